@@ -1,0 +1,1 @@
+"""What to choose: candidates, rules, ranking, flip conditions and explanation."""

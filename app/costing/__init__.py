@@ -1,0 +1,1 @@
+"""What it costs: price book, capex, opex, cloud and hosted-API comparison, break-even."""

@@ -1,0 +1,1 @@
+"""How it reads: view models, charts and documents formatted from a Recommendation."""
