@@ -1,0 +1,107 @@
+"""Prices of network, storage and facility parts from published rows, by kind and speed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.costing import market
+from app.costing.market import RowKey
+from app.design.parts import PartKind, UnitPrice
+from app.money import Usd
+
+
+class RowPrices(Protocol):
+    """What this module needs of the price book."""
+
+    def row_price(self, key: RowKey, single: tuple[float, float] = ...) -> UnitPrice | None: ...
+
+
+NIC_ROWS: tuple[tuple[float, RowKey], ...] = (
+    (25.0, RowKey("nic", "ConnectX-6 Lx 2x25G")),
+    (100.0, RowKey("nic", "ConnectX-6 Dx 2x100G")),
+    (200.0, RowKey("nic", "ConnectX-6 VPI 200G")),
+    (400.0, RowKey("nic", "ConnectX-7 400G OSFP")),
+    (800.0, RowKey("nic", "ConnectX-8 800G")),
+)
+"""One adapter by port speed, Gbit/s; the next faster row prices a speed between."""
+
+SWITCH_ROWS: tuple[tuple[str, float, RowKey], ...] = (
+    ("infiniband", 100.0, RowKey("switch", "SB7800 EDR InfiniBand 36x100G")),
+    ("infiniband", 200.0, RowKey("switch", "QM8700 HDR InfiniBand 40x200G")),
+    ("infiniband", 400.0, RowKey("switch", "QM9700 NDR InfiniBand 64x400G")),
+    ("ethernet", 800.0, RowKey("switch", "SN5610 Spectrum-4 800GbE 64 port")),
+)
+TRANSCEIVER = RowKey("optics", "800G OSFP transceiver, third-party")
+GENERIC_CABLE = RowKey("optics", "Cable or transceiver, generic")
+DAC_200 = RowKey("cable", "200G QSFP56 DAC")
+DAC_100 = RowKey("cable", "100G QSFP28 DAC 1-3 m")
+
+XDR_FACTOR = 2.0
+"""An XDR (800G InfiniBand) or dense 800G switch has no published price: an NDR switch of the same ports, times the
+speed ratio. Assumption."""
+
+
+def part_price(book: RowPrices, kind: PartKind, item: str, gbit_per_s: float) -> UnitPrice | None:
+    """Price of one part; ``item`` names a switch's protocol or a cable's medium, ``gbit_per_s`` its speed."""
+    if kind == "nic":
+        return _by_speed(book, NIC_ROWS, gbit_per_s)
+    if kind == "switch":
+        return _switch(book, item, gbit_per_s)
+    if kind in ("optic", "cable"):
+        return _cable(book, kind, gbit_per_s)
+    return _facility(book, kind)
+
+
+def _by_speed(book: RowPrices, rows: tuple[tuple[float, RowKey], ...], gbit_per_s: float) -> UnitPrice | None:
+    for speed, key in rows:
+        if gbit_per_s <= speed:
+            return book.row_price(key)
+    return None
+
+
+def _switch(book: RowPrices, protocol: str, gbit_per_s: float) -> UnitPrice | None:
+    for row_protocol, speed, key in SWITCH_ROWS:
+        if row_protocol == protocol and gbit_per_s <= speed:
+            return book.row_price(key)
+    if protocol != "infiniband":
+        return None
+    base = book.row_price(SWITCH_ROWS[2][2])
+    if base is None:
+        return None
+    usd = Usd.of(base.usd.low, float(base.usd.mid) * XDR_FACTOR, float(base.usd.high) * XDR_FACTOR)
+    return UnitPrice(usd=usd, kind="estimate", as_of=base.as_of, source=f"no published price; NDR switch x {XDR_FACTOR:g}: {base.source}")
+
+
+def _cable(book: RowPrices, kind: PartKind, gbit_per_s: float) -> UnitPrice | None:
+    if kind == "optic" and gbit_per_s > 200:
+        return book.row_price(TRANSCEIVER, (0.7, 4.5))
+    if gbit_per_s <= 100:
+        return book.row_price(DAC_100)
+    if gbit_per_s <= 200:
+        return book.row_price(DAC_200)
+    return book.row_price(GENERIC_CABLE)
+
+
+def _facility(book: RowPrices, kind: PartKind) -> UnitPrice | None:
+    if kind == "rack":
+        return book.row_price(RowKey("facility", "Rack and cabling"))
+    if kind == "pdu":
+        return book.row_price(RowKey("facility", "PDU"))
+    if kind == "liquid_cooling_kw":
+        return book.row_price(RowKey("facility", "Direct liquid cooling (CDU, manifolds)"))
+    if kind == "storage_tb":
+        low, mid, high = (value * market.STORAGE_OVERHEAD for value in market.NVME_USD_PER_TB)
+        source = f"NVMe {market.NVME_USD_PER_TB[1]:g} USD per raw TB (2025-2026) x {market.STORAGE_OVERHEAD} raw per usable"
+        return UnitPrice(usd=Usd.of(low, mid, high), kind="derived", as_of="2026", source=source)
+    if kind == "management_switch":
+        return UnitPrice(
+            usd=Usd.of(1500, 3000, 8000), kind="assumption", as_of="2026", source="assumption: 48-port 1/25 GbE switch, no published row"
+        )
+    if kind == "management_server":
+        return UnitPrice(
+            usd=Usd.of(6000, 9500, 15000),
+            kind="derived",
+            as_of="2026",
+            source="2U chassis 4,000 + 32 cores x 140 + 3 x 312.50 RAM modules, rounded",
+        )
+    return None

@@ -1,0 +1,180 @@
+"""The price book: joins dated price rows to catalogue items and derives, or estimates, what no row prices.
+
+Order for every item: the customer's own price (rows of category ``override``), a published row, a price
+derived from published rows (kind ``derived``, arithmetic in the source), an estimate from comparable GPUs
+(kind ``estimate``, wide range), not known (None). Nothing is ever priced 0 because its price is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from app.catalog.schema import Gpu, Price, Server
+from app.costing import market
+from app.costing.constants import EUR_USD, FRENCH_VAT
+from app.costing.market import RowKey
+from app.costing.part_prices import part_price
+from app.costing.server_price import server_parts
+from app.design.parts import PartKind, ServerParts, UnitPrice
+from app.money import Usd
+
+if TYPE_CHECKING:
+    from app.catalog.loader import Catalog
+
+Key = tuple[str | None, str, int]
+
+
+class PriceBook:
+    """Prices of one catalogue. Answers are remembered: the same item always costs the same."""
+
+    def __init__(self, prices: Iterable[Price], gpus: Mapping[str, Gpu]) -> None:
+        self._gpus = gpus
+        self._rows: dict[RowKey, list[Price]] = {}
+        self._overrides: dict[str, Price] = {}
+        for row in prices:
+            self._rows.setdefault(RowKey(row.category, row.item), []).append(row)
+            if row.category == "override" and row.item_id:
+                self._overrides[row.item_id] = row
+        self._cards: dict[str, UnitPrice | None] = {}
+        self._servers: dict[Key, ServerParts] = {}
+        self._parts: dict[tuple[str, str, float], UnitPrice | None] = {}
+
+    def row_price(self, key: RowKey, single: tuple[float, float] = market.SINGLE_READING_RANGE) -> UnitPrice | None:
+        """Price of a published row; its newest reading with a figure. EUR shelf prices lose VAT and become USD."""
+        readings = [row for row in self._rows.get(key, ()) if _figures(row)]
+        if not readings:
+            return None
+        return _unit_price(max(readings, key=lambda row: row.as_of), single)
+
+    def override(self, item_id: str) -> UnitPrice | None:
+        """The customer's own price of a catalogue item."""
+        row = self._overrides.get(item_id)
+        return _unit_price(row, (1.0, 1.0)) if row is not None and _figures(row) else None
+
+    def card(self, gpu: Gpu) -> UnitPrice | None:
+        """Price of one GPU on its own; None when it is not sold (cloud-only) or nothing compares."""
+        if gpu.id not in self._cards:
+            self._cards[gpu.id] = self.override(gpu.id) or self._published_card(gpu.id) or self._estimated_card(gpu)
+        return self._cards[gpu.id]
+
+    def server_parts(self, server: Server | None, gpu: Gpu, gpus_per_server: int) -> ServerParts:
+        """How ``server`` with ``gpus_per_server`` of ``gpu`` is bought."""
+        key = (server.id if server else None, gpu.id, gpus_per_server)
+        if key not in self._servers:
+            self._servers[key] = server_parts(self, server, gpu, gpus_per_server)
+        return self._servers[key]
+
+    def part(self, kind: PartKind, item: str = "", gbit_per_s: float = 0.0) -> UnitPrice | None:
+        """Unit price of a network, storage or facility part; None = not known."""
+        key = (kind, item, gbit_per_s)
+        if key not in self._parts:
+            self._parts[key] = self.override(item) or part_price(self, kind, item, gbit_per_s)
+        return self._parts[key]
+
+    def _published_card(self, gpu_id: str) -> UnitPrice | None:
+        key = market.CARD_ROWS.get(gpu_id)
+        price = self.row_price(key) if key else None
+        late_key = market.LATE_RETAIL_ROWS.get(gpu_id)
+        late = self.row_price(late_key) if late_key else None
+        if price is None or late is None:
+            return price or late
+        mid = math.sqrt(float(price.usd.mid) * float(late.usd.mid))
+        return UnitPrice(
+            usd=Usd.of(price.usd.low, mid, late.usd.mid),
+            kind="derived",
+            as_of=late.as_of,
+            source=(
+                f"geometric mean of two conflicting readings: {price.usd.mid:,} USD ({price.as_of}, {price.source}) and "
+                f"{late.usd.mid:,} USD ({late.as_of}, {late.source})"
+            ),
+        )
+
+    def _estimated_card(self, gpu: Gpu) -> UnitPrice | None:
+        """From the nearest GPU with a published price: same vendor class, memory and bandwidth; scaled by both.
+
+        price = price_ref x sqrt(memory / memory_ref x bandwidth / bandwidth_ref): buyers pay for capacity and
+        speed of memory together, and across the published rows the price follows their geometric mean.
+        """
+        if gpu.lifecycle == "cloud_only" or gpu.form_factor == "cloud":
+            return None
+        if gpu.memory_gb is None or gpu.memory_bandwidth_gb_per_s is None:
+            return None
+        nearest = self._nearest(gpu)
+        if nearest is None:
+            return None
+        other, price = nearest
+        factor = math.sqrt(_ratio(gpu.memory_gb, other.memory_gb) * _ratio(gpu.memory_bandwidth_gb_per_s, other.memory_bandwidth_gb_per_s))
+        mid = float(price.usd.mid) * factor
+        low, high = market.ESTIMATE_RANGE
+        return UnitPrice(
+            usd=Usd.of(mid * low, mid, mid * high),
+            kind="estimate",
+            as_of=price.as_of,
+            source=f"no published price; {other.name} at {price.usd.mid:,} USD x {factor:.2f} (memory and bandwidth ratio): {price.source}",
+        )
+
+    def _nearest(self, gpu: Gpu) -> tuple[Gpu, UnitPrice] | None:
+        """The published GPU with the least distance in log memory, log bandwidth, years, form and vendor."""
+        best: tuple[float, str] | None = None
+        for other_id in market.CARD_ROWS:
+            other = self._gpus.get(other_id)
+            if other is None or other_id == gpu.id or other.memory_gb is None or other.memory_bandwidth_gb_per_s is None:
+                continue
+            distance = (
+                abs(math.log(_ratio(gpu.memory_gb, other.memory_gb)))
+                + abs(math.log(_ratio(gpu.memory_bandwidth_gb_per_s, other.memory_bandwidth_gb_per_s)))
+                + 0.15 * abs(gpu.year - other.year)
+                + (0.0 if _module(gpu) == _module(other) else 1.0)
+                + (0.0 if (gpu.form_factor == "consumer") == (other.form_factor == "consumer") else 1.0)
+                + (0.0 if gpu.vendor == other.vendor else 0.7)
+            )
+            if best is None or (distance, other_id) < best:
+                best = (distance, other_id)
+        if best is None:
+            return None
+        other = self._gpus[best[1]]
+        price = self._published_card(other.id)
+        return (other, price) if price is not None else None
+
+
+def _module(gpu: Gpu) -> bool:
+    return gpu.form_factor in ("sxm", "oam", "superchip")
+
+
+def _ratio(value: float | None, reference: float | None) -> float:
+    return (value or 1.0) / (reference or 1.0)
+
+
+def _figures(row: Price) -> bool:
+    return any(value is not None for value in (row.low_usd, row.typical_usd, row.high_usd))
+
+
+def _unit_price(row: Price, single: tuple[float, float]) -> UnitPrice:
+    """Low, typical and high of a row; a missing typical is the middle of the ends, missing ends are ``single`` around it."""
+    factor = EUR_USD / (1 + FRENCH_VAT) if row.unit.upper().startswith("EUR") else 1.0
+    known = [float(value) for value in (row.low_usd, row.high_usd) if value is not None]
+    mid = float(row.typical_usd) if row.typical_usd is not None else sum(known) / len(known)
+    low = float(row.low_usd) if row.low_usd is not None else mid * single[0]
+    high = float(row.high_usd) if row.high_usd is not None else mid * single[1]
+    source = row.source if factor == 1 else f"{row.source} (EUR with VAT / {1 + FRENCH_VAT:.2f} x {EUR_USD} USD per EUR)"
+    return UnitPrice(
+        usd=Usd.of(min(low, mid) * factor, mid * factor, max(high, mid) * factor), kind=row.kind, as_of=row.as_of, source=source
+    )
+
+
+_BOOKS: dict[int, tuple[object, PriceBook]] = {}
+_BOOKS_KEPT = 8
+
+
+def price_book(catalog: Catalog) -> PriceBook:
+    """The price book of a catalogue, built once per catalogue object."""
+    held = _BOOKS.get(id(catalog))
+    if held is not None and held[0] is catalog:
+        return held[1]
+    book = PriceBook(catalog.prices, catalog.gpus)
+    if len(_BOOKS) >= _BOOKS_KEPT:
+        _BOOKS.clear()
+    _BOOKS[id(catalog)] = (catalog, book)
+    return book

@@ -1,0 +1,187 @@
+"""A lifetime cost in microseconds, to rank candidates: same prices and rates as the full cost, no bill of parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.costing import market
+from app.costing.constants import (
+    COLOCATION_USD_PER_KW_MONTH,
+    COST_OF_CAPITAL,
+    DEFAULT_HORIZON_YEARS,
+    ELECTRICITY_USD_PER_KWH,
+    GPU_FAILURES_PER_YEAR,
+    INSTALLATION_FRACTION,
+    MONTHS_PER_YEAR,
+    RESIDUAL_AFTER_36_MONTHS,
+    STAFF_USD_PER_YEAR,
+    SUPPORT_FRACTION_PER_YEAR,
+    UNCOVERED_FAILURE_FRACTION,
+)
+from app.costing.price_book import PriceBook, price_book
+from app.costing.server_price import host_parts
+from app.costing.tco import capital_cost_per_year, energy_usd_per_year, residual_fraction, staff_fte
+from app.design.parts import ServerParts
+from app.design.power import cpu_server_power, server_power
+from app.engine.platform import Platform, ScaleOut
+from app.engine.result import Sized
+
+if TYPE_CHECKING:
+    from app.catalog.loader import Catalog
+
+QUICK_PUE = 1.4
+"""Planning value for a room on premises; the full cost takes the one of the cooling class."""
+PORTS_PER_NIC = 3.0
+"""Switch ports behind one adapter in a two-tier non-blocking fabric: one leaf down, one leaf up, one spine."""
+OPTICS_PER_NIC = 4.0
+SWITCH_PORTS = 64
+SWITCH_W_PER_PORT = 1720 / 64
+"""QM9700 nameplate over its ports."""
+UNPRICED_USD_PER_GBIT = 6.0
+"""Network adapters and switch ports without a published price, USD per Gbit/s: a 400G adapter at 1,900 over 400 = 4.75,
+rounded up. Marked as an estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuickCost:
+    """USD. capex_usd None: the GPU is not sold (cloud only); then the yearly cost is the cheapest published rent,
+    infinite where there is none. estimated: a price in it was taken from comparable items."""
+
+    capex_usd: float | None
+    yearly_usd: float
+    horizon_usd: float
+    estimated: bool = False
+
+
+def quick_usd(
+    sized: Sized,
+    catalog: Catalog,
+    *,
+    horizon_years: float = DEFAULT_HORIZON_YEARS,
+    electricity_usd_per_kwh: float | None = None,
+    owned: bool = False,
+    network_exists: bool = False,
+    spare_servers: int = 0,
+) -> QuickCost:
+    """Lifetime cost of a design: purchase, capital, energy, space, staff and support over the horizon.
+
+    owned: the servers are paid for; network_exists: so is the network between them. Both then cost no capex.
+    """
+    book = price_book(catalog)
+    platform, servers = sized.platform, sized.servers + spare_servers
+    hardware, estimated = _hardware_usd(book, platform, sized.gpus, servers, owned)
+    if hardware is None:
+        return _rented(sized, catalog, horizon_years)
+    network_w = 0.0
+    network_usd = 0.0
+    if platform.scale_out is not None and sized.span == "many_servers":
+        per_server, guessed = _network_usd(book, platform.scale_out, _parts(book, platform))
+        network_usd = 0.0 if network_exists else per_server * servers
+        network_w = platform.scale_out.nics_per_server * PORTS_PER_NIC * SWITCH_W_PER_PORT * servers
+        estimated = estimated or guessed
+    capex = (hardware + network_usd) * (1 + INSTALLATION_FRACTION[1])
+    in_use = sized.gpus / max(sized.servers, 1)
+    power = server_power(platform.server, platform.gpu, max(1, round(in_use)))
+    utilisation = sized.serving.utilisation if sized.serving is not None and sized.serving.hours is None else 1.0
+    average_kw = (power.average_w(utilisation) * servers + network_w) / 1000
+    peak_kw = (power.peak_w * servers + network_w) / 1000
+    yearly = running_usd_per_year(
+        average_kw=average_kw,
+        peak_kw=peak_kw,
+        hardware_usd=hardware + network_usd,
+        staff=staff_fte(sized.gpus),
+        usd_per_kwh=electricity_usd_per_kwh,
+    )
+    return _over_horizon(capex, yearly, horizon_years, estimated)
+
+
+def quick_cpu_usd(
+    servers: int,
+    cores_per_server: int,
+    ram_gb_per_server: float,
+    nvme_tb_per_server: float = market.NVME_DRIVE_TB,
+    *,
+    horizon_years: float = DEFAULT_HORIZON_YEARS,
+    electricity_usd_per_kwh: float | None = None,
+) -> QuickCost:
+    """The same for servers without GPUs."""
+    sockets = 2 if cores_per_server > 96 else 1
+    parts = host_parts(
+        "CPU server", cores=cores_per_server, sockets=sockets, ram_gb=ram_gb_per_server, nvme_tb=nvme_tb_per_server, slots=1, tower=False
+    )
+    hardware = servers * sum(float(part.price.usd.mid) * part.quantity for part in parts if part.price is not None)
+    power = cpu_server_power(cores_per_server)
+    yearly = running_usd_per_year(
+        average_kw=power.typical_w * servers / 1000,
+        peak_kw=power.peak_w * servers / 1000,
+        hardware_usd=hardware,
+        staff=staff_fte(servers),
+        usd_per_kwh=electricity_usd_per_kwh,
+    )
+    return _over_horizon(hardware * (1 + INSTALLATION_FRACTION[1]), yearly, horizon_years, False)
+
+
+def running_usd_per_year(*, average_kw: float, peak_kw: float, hardware_usd: float, staff: float, usd_per_kwh: float | None) -> float:
+    """Energy, space, support, uncovered failures and staff, typical values, USD per year."""
+    price = ELECTRICITY_USD_PER_KWH[1] if usd_per_kwh is None else usd_per_kwh
+    energy = energy_usd_per_year(average_kw, QUICK_PUE, price)
+    space = peak_kw * COLOCATION_USD_PER_KW_MONTH[1] * MONTHS_PER_YEAR
+    support = hardware_usd * SUPPORT_FRACTION_PER_YEAR[1]
+    failures = hardware_usd * GPU_FAILURES_PER_YEAR[1] * UNCOVERED_FAILURE_FRACTION
+    return energy + space + support + failures + staff * STAFF_USD_PER_YEAR
+
+
+def _over_horizon(capex: float, yearly: float, horizon_years: float, estimated: bool) -> QuickCost:
+    residual = residual_fraction(RESIDUAL_AFTER_36_MONTHS[1], horizon_years)
+    capital = capital_cost_per_year(capex, residual, COST_OF_CAPITAL[1], horizon_years)
+    return QuickCost(capex_usd=capex, yearly_usd=yearly, horizon_usd=(capital + yearly) * horizon_years, estimated=estimated)
+
+
+def _parts(book: PriceBook, platform: Platform) -> ServerParts:
+    return book.server_parts(platform.server, platform.gpu, platform.gpus_per_server)
+
+
+def _hardware_usd(book: PriceBook, platform: Platform, gpus: int, servers: int, owned: bool) -> tuple[float | None, bool]:
+    """Typical price of the servers with the GPUs in use; None when a part has no price at all."""
+    if owned:
+        return 0.0, False
+    parts = _parts(book, platform)
+    total = 0.0
+    estimated = False
+    for part in parts.per_server:
+        if part.price is None:
+            return None, False
+        total += float(part.price.usd.mid) * part.quantity * servers
+        estimated = estimated or part.price.kind == "estimate"
+    if parts.per_gpu is not None:
+        if parts.per_gpu.price is None:
+            return None, False
+        total += float(parts.per_gpu.price.usd.mid) * gpus
+        estimated = estimated or parts.per_gpu.price.kind == "estimate"
+    return total, estimated
+
+
+def _network_usd(book: PriceBook, scale_out: ScaleOut, parts: ServerParts) -> tuple[float, bool]:
+    """Adapters, switch ports and optics behind one server, USD, and whether a price in it is a guess."""
+    speed, protocol = scale_out.nic_gbit_per_s, "infiniband" if scale_out.kind == "infiniband" else "ethernet"
+    nic, switch, optic = book.part("nic", gbit_per_s=speed), book.part("switch", protocol, speed), book.part("optic", gbit_per_s=speed)
+    guess = UNPRICED_USD_PER_GBIT * speed
+    nic_usd = 0.0 if parts.nics_included else (float(nic.usd.mid) if nic else guess)
+    port_usd = float(switch.usd.mid) / SWITCH_PORTS if switch else guess
+    optic_usd = float(optic.usd.mid) if optic else guess / 4
+    per_nic = nic_usd + PORTS_PER_NIC * port_usd + OPTICS_PER_NIC * optic_usd
+    return per_nic * scale_out.nics_per_server, nic is None or switch is None or switch.kind == "estimate"
+
+
+def _rented(sized: Sized, catalog: Catalog, horizon_years: float) -> QuickCost:
+    """Cost of a GPU that cannot be bought: the cheapest published price per GPU-hour, always on."""
+    rates = [
+        float(row.usd_per_gpu_hour)
+        for row in catalog.cloud_prices
+        if row.gpu_id == sized.platform.gpu.id and row.usd_per_gpu_hour is not None
+    ]
+    if not rates:
+        return QuickCost(capex_usd=None, yearly_usd=float("inf"), horizon_usd=float("inf"), estimated=True)
+    yearly = min(rates) * sized.gpus * 8760
+    return QuickCost(capex_usd=None, yearly_usd=yearly, horizon_usd=yearly * horizon_years, estimated=False)

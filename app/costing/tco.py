@@ -1,0 +1,79 @@
+"""Formulas of lifetime cost: capital recovery, residual value, energy, staff, break-even. Plain numbers in, plain numbers out."""
+
+from __future__ import annotations
+
+import math
+
+from app.costing.constants import GPUS_PER_FTE_AT_SCALE, HOURS_PER_MONTH, STAFF_FTE_PER_8_GPUS
+from app.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
+
+
+def capital_recovery_factor(rate_per_year: float, years: float) -> float:
+    """Yearly payment that repays 1 over ``years`` at ``rate_per_year``: r / (1 - (1 + r)^-n); 1/n at r = 0. Unit: 1/year."""
+    if years <= 0:
+        raise ValueError(f"years must be positive, got {years}")
+    if rate_per_year == 0:
+        return 1 / years
+    return rate_per_year / -math.expm1(-years * math.log1p(rate_per_year))
+
+
+def capital_cost_per_year(purchase_usd: float, residual_fraction: float, rate_per_year: float, years: float) -> float:
+    """Yearly cost of owning a purchase, USD/year: C (1 - s) CRF(r, n) + C s r.
+
+    C: purchase [USD]; s: share of C left after n years; r: cost of capital [1/year]. Standard engineering
+    economics (capital recovery with salvage value).
+    """
+    return purchase_usd * ((1 - residual_fraction) * capital_recovery_factor(rate_per_year, years) + residual_fraction * rate_per_year)
+
+
+def residual_fraction(after_36_months: float, years: float) -> float:
+    """Share of the price left after ``years`` when a constant yearly decline leaves ``after_36_months`` after three."""
+    return float(after_36_months ** (years / 3))
+
+
+def energy_usd_per_year(it_kw: float, pue: float, usd_per_kwh: float) -> float:
+    """average IT kW x PUE x 8,760 h x price."""
+    return it_kw * pue * HOURS_PER_YEAR * usd_per_kwh
+
+
+def staff_fte(gpus: float) -> float:
+    """Operations staff for an installation of ``gpus`` GPUs, full-time equivalents.
+
+    0.25 for one 8-GPU node, proportionally less below it, growing with the square root above it (a second
+    node costs less attention than the first), but never below one per 600 GPUs. The exponent is an
+    assumption that passes the published points: 0.25 at 8 GPUs, 0.5-1.5 at 4-8 servers, one per 50-100
+    servers in large fleets.
+    """
+    nodes = max(gpus, 0.0) / 8
+    growth = nodes if nodes < 1 else math.sqrt(nodes)
+    return max(STAFF_FTE_PER_8_GPUS * growth, gpus / GPUS_PER_FTE_AT_SCALE if nodes > 1 else 0.0)
+
+
+def usd_per_gpu_hour(usd_per_year: float, gpus: float, utilisation: float = 1.0) -> float:
+    """Cost of one used GPU-hour: yearly cost over GPUs x 8,760 x utilisation."""
+    return usd_per_year / (gpus * HOURS_PER_YEAR * utilisation)
+
+
+def usd_per_million_tokens(usd_per_hour: float, tokens_per_s: float) -> float:
+    """Cost per hour over tokens per hour at the offered load, times 1e6."""
+    return usd_per_hour / (tokens_per_s * SECONDS_PER_HOUR) * 1e6
+
+
+def break_even_utilisation(own_usd_per_year: float, cloud_usd_per_hour: float) -> float:
+    """Share of the year the cloud must be rented before owning is cheaper: own yearly cost / (price per hour x 8,760)."""
+    return own_usd_per_year / (cloud_usd_per_hour * HOURS_PER_YEAR)
+
+
+def break_even_months(
+    capex_usd: float, own_usd_per_year: float, rent_usd_per_hour: float, hours_per_year: float = HOURS_PER_YEAR
+) -> float | None:
+    """Month in which cumulative owning (capex first, then running cost) falls below cumulative renting; None = never."""
+    saved_per_month = rent_usd_per_hour * hours_per_year / 12 - own_usd_per_year / 12
+    if saved_per_month <= 0:
+        return None
+    return capex_usd / saved_per_month
+
+
+def api_break_even_utilisation(own_usd_per_month: float, full_load_tokens_per_s: float, api_usd_per_million: float) -> float:
+    """Share of full load at which owning equals paying per token: month's cost / (tokens of a full month x price)."""
+    return own_usd_per_month / (full_load_tokens_per_s * SECONDS_PER_HOUR * HOURS_PER_MONTH / 1e6 * api_usd_per_million)
