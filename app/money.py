@@ -19,7 +19,7 @@ def cents(value: Decimal | float | int) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Usd:
-    """Low, middle and high amount, USD, each a whole number of cents."""
+    """Low, middle and high amount, USD; amounts are whole cents, unit costs (:meth:`unit`) are finer."""
 
     low: Decimal
     mid: Decimal
@@ -33,6 +33,14 @@ class Usd:
     def of(cls, low: Decimal | float, mid: Decimal | float, high: Decimal | float) -> Usd:
         """Three amounts rounded to the cent."""
         return cls(cents(low), cents(mid), cents(high))
+
+    @classmethod
+    def unit(cls, low: float, mid: float, high: float) -> Usd:
+        """Three unit costs (per GPU-hour, per million tokens), kept to a hundredth of a cent."""
+        fine = Decimal("0.0001")
+        if min(low, mid, high) < 0:
+            raise ValueError("a unit cost must be >= 0")
+        return cls(*(Decimal(repr(float(end))).quantize(fine, rounding=ROUND_HALF_UP) for end in (low, mid, high)))
 
     @classmethod
     def exact(cls, amount: Decimal | float) -> Usd:

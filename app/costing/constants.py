@@ -55,12 +55,5 @@ UNCOVERED_FAILURE_FRACTION = 0.25
 """Share of failures no warranty covers: shipping, labour, consumables, damage. Assumption: most failures of a
 server under support are replaced by the vendor."""
 
-NVIDIA_AI_ENTERPRISE_USD_PER_GPU_YEAR = 4500.0
-"""List price of the one-year subscription (NVIDIA licensing guide, 2024-2026)."""
-
-INSTALLATION_FRACTION = (0.02, 0.04, 0.07)
-"""Installation, cabling and commissioning, share of hardware: 7% in the 8x A100 worked example (11,200 on 160,000);
-lower for larger orders. Assumption between them."""
-
 CLOUD_INTERCONNECT_MIN_GBIT = 400.0
 """Least network of an instance that counts as made for jobs across instances."""

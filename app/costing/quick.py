@@ -10,9 +10,7 @@ from app.costing.constants import (
     COLOCATION_USD_PER_KW_MONTH,
     COST_OF_CAPITAL,
     DEFAULT_HORIZON_YEARS,
-    ELECTRICITY_USD_PER_KWH,
     GPU_FAILURES_PER_YEAR,
-    INSTALLATION_FRACTION,
     MONTHS_PER_YEAR,
     RESIDUAL_AFTER_36_MONTHS,
     STAFF_USD_PER_YEAR,
@@ -20,8 +18,10 @@ from app.costing.constants import (
     UNCOVERED_FAILURE_FRACTION,
 )
 from app.costing.price_book import PriceBook, price_book
+from app.costing.rates import electricity_rate
 from app.costing.server_price import host_parts
 from app.costing.tco import capital_cost_per_year, energy_usd_per_year, residual_fraction, staff_fte
+from app.design.bill import INSTALLATION_FRACTION
 from app.design.parts import ServerParts
 from app.design.power import cpu_server_power, server_power
 from app.engine.platform import Platform, ScaleOut
@@ -29,6 +29,7 @@ from app.engine.result import Sized
 
 if TYPE_CHECKING:
     from app.catalog.loader import Catalog
+    from app.workload.profile import Constraints
 
 QUICK_PUE = 1.4
 """Planning value for a room on premises; the full cost takes the one of the cooling class."""
@@ -57,19 +58,18 @@ class QuickCost:
 def quick_usd(
     sized: Sized,
     catalog: Catalog,
+    constraints: Constraints | None = None,
     *,
-    horizon_years: float = DEFAULT_HORIZON_YEARS,
-    electricity_usd_per_kwh: float | None = None,
     owned: bool = False,
     network_exists: bool = False,
-    spare_servers: int = 0,
 ) -> QuickCost:
     """Lifetime cost of a design: purchase, capital, energy, space, staff and support over the horizon.
 
     owned: the servers are paid for; network_exists: so is the network between them. Both then cost no capex.
     """
     book = price_book(catalog)
-    platform, servers = sized.platform, sized.servers + spare_servers
+    horizon_years, electricity_usd_per_kwh = _terms(constraints, catalog)
+    platform, servers = sized.platform, sized.servers
     hardware, estimated = _hardware_usd(book, platform, sized.gpus, servers, owned)
     if hardware is None:
         return _rented(sized, catalog, horizon_years)
@@ -92,6 +92,7 @@ def quick_usd(
         hardware_usd=hardware + network_usd,
         staff=staff_fte(sized.gpus),
         usd_per_kwh=electricity_usd_per_kwh,
+        rented_space=platform.server is None or platform.server.form not in ("tower", "desktop"),
     )
     return _over_horizon(capex, yearly, horizon_years, estimated)
 
@@ -101,11 +102,10 @@ def quick_cpu_usd(
     cores_per_server: int,
     ram_gb_per_server: float,
     nvme_tb_per_server: float = market.NVME_DRIVE_TB,
-    *,
-    horizon_years: float = DEFAULT_HORIZON_YEARS,
-    electricity_usd_per_kwh: float | None = None,
+    constraints: Constraints | None = None,
 ) -> QuickCost:
     """The same for servers without GPUs."""
+    horizon_years, electricity_usd_per_kwh = _terms(constraints, None)
     sockets = 2 if cores_per_server > 96 else 1
     parts = host_parts(
         "CPU server", cores=cores_per_server, sockets=sockets, ram_gb=ram_gb_per_server, nvme_tb=nvme_tb_per_server, slots=1, tower=False
@@ -122,14 +122,25 @@ def quick_cpu_usd(
     return _over_horizon(hardware * (1 + INSTALLATION_FRACTION[1]), yearly, horizon_years, False)
 
 
-def running_usd_per_year(*, average_kw: float, peak_kw: float, hardware_usd: float, staff: float, usd_per_kwh: float | None) -> float:
+def running_usd_per_year(
+    *, average_kw: float, peak_kw: float, hardware_usd: float, staff: float, usd_per_kwh: float, rented_space: bool = True
+) -> float:
     """Energy, space, support, uncovered failures and staff, typical values, USD per year."""
-    price = ELECTRICITY_USD_PER_KWH[1] if usd_per_kwh is None else usd_per_kwh
-    energy = energy_usd_per_year(average_kw, QUICK_PUE, price)
-    space = peak_kw * COLOCATION_USD_PER_KW_MONTH[1] * MONTHS_PER_YEAR
+    energy = energy_usd_per_year(average_kw, QUICK_PUE, usd_per_kwh)
+    space = peak_kw * COLOCATION_USD_PER_KW_MONTH[1] * MONTHS_PER_YEAR if rented_space else 0.0
     support = hardware_usd * SUPPORT_FRACTION_PER_YEAR[1]
     failures = hardware_usd * GPU_FAILURES_PER_YEAR[1] * UNCOVERED_FAILURE_FRACTION
     return energy + space + support + failures + staff * STAFF_USD_PER_YEAR
+
+
+def _terms(constraints: Constraints | None, catalog: Catalog | None) -> tuple[float, float]:
+    """Horizon in years and the price of electricity, USD per kWh."""
+    if constraints is None:
+        return DEFAULT_HORIZON_YEARS, electricity_rate(None, None, ()).mid
+    stated = constraints.electricity_usd_per_kwh
+    rows = catalog.running_costs if catalog is not None else ()
+    rate = electricity_rate(None if stated is None else float(stated), constraints.region, rows)
+    return float(constraints.horizon_years or DEFAULT_HORIZON_YEARS), rate.mid
 
 
 def _over_horizon(capex: float, yearly: float, horizon_years: float, estimated: bool) -> QuickCost:
