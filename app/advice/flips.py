@@ -1,0 +1,203 @@
+"""What would change the answer: one input at a time, searched until the design changes.
+
+Each search re-decides on a short list (the winner's hardware and the best of each other architecture), doubling or
+halving the input until the architecture or the count changes, then closing in on the threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from app.advice.candidates import Candidate
+from app.advice.decision import Decision, decide
+from app.advice.explain import LABELS, plural
+from app.advice.ranking import Option
+from app.advice.recommendation import FlipCondition
+from app.catalog.loader import Catalog
+from app.ranges import Range
+from app.workload.demand import Demand
+from app.workload.profile import WorkloadProfile
+
+STEPS = (2.0, 4.0, 16.0)
+"""Multiples tried upwards, and their inverses downwards."""
+CLOSER = 3
+"""Bisections after a change is found: the threshold is then known within a factor of 2**(1/8), about 9%, of a doubling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """One input that can move: its profile path, unit, present value and how to scale the demand."""
+
+    input: str
+    unit: str
+    value: float
+    scaled: Callable[[float], Demand]
+
+
+def flip_conditions(profile: WorkloadProfile, demand: Demand, decision: Decision, catalog: Catalog) -> list[FlipCondition]:
+    """Thresholds for every lever of the workload; empty when nothing was chosen."""
+    winner = decision.winner
+    if winner is None:
+        return []
+    short_list = _short_list(decision)
+    found: list[FlipCondition] = []
+    for lever in levers(demand):
+        for upwards in (True, False):
+            flip = _search(lever, upwards, winner, profile, catalog, short_list)
+            if flip is not None:
+                found.append(flip)
+    return found
+
+
+def levers(demand: Demand) -> Iterator[Lever]:
+    """The inputs of this kind of work that customers change."""
+    serving, training, batch, hpc = demand.serving, demand.training, demand.batch, demand.hpc
+    if serving is not None:
+        if serving.concurrent is not None:
+            mid = serving.concurrent
+            yield Lever(
+                input="serving.concurrent_users",
+                unit="requests in flight",
+                value=mid.mid,
+                scaled=lambda factor: replace(demand, serving=replace(serving, concurrent=mid.scaled(factor))),
+            )
+        elif serving.requests_per_s is not None:
+            rate = serving.requests_per_s
+            yield Lever(
+                input="serving.requests_per_s",
+                unit="requests/s",
+                value=rate.mid,
+                scaled=lambda factor: replace(demand, serving=replace(serving, requests_per_s=rate.scaled(factor))),
+            )
+    if batch is not None:
+        yield Lever(
+            input="batch.deadline_h",
+            unit="h",
+            value=batch.deadline_h,
+            scaled=lambda factor: replace(demand, batch=replace(batch, deadline_h=batch.deadline_h * factor)),
+        )
+    if training is not None:
+        tokens = training.tokens
+        yield Lever(
+            input="training.tokens_b",
+            unit="billion tokens",
+            value=tokens.mid / 1e9,
+            scaled=lambda factor: replace(demand, training=replace(training, tokens=tokens.scaled(factor))),
+        )
+        days = training.deadline_days
+        if days is not None:
+            yield Lever(
+                input="training.deadline_days",
+                unit="days",
+                value=days,
+                scaled=lambda factor: replace(demand, training=replace(training, deadline_days=days * factor)),
+            )
+    if hpc is not None and hpc.problem_size is not None:
+        size = hpc.problem_size
+        yield Lever(
+            input="hpc.problem_size_m",
+            unit="million atoms or cells",
+            value=size / 1e6,
+            scaled=lambda factor: replace(demand, hpc=replace(hpc, problem_size=size * factor)),
+        )
+    if demand.data_science is not None:
+        data = demand.data_science
+        yield Lever(
+            input="data_science.dataset_gb",
+            unit="GB",
+            value=data.dataset_gb.mid,
+            scaled=lambda factor: replace(demand, data_science=replace(data, dataset_gb=_range_scaled(data.dataset_gb, factor))),
+        )
+
+
+def _range_scaled(value: Range, factor: float) -> Range:
+    return value.scaled(factor)
+
+
+def _short_list(decision: Decision) -> Callable[[Candidate], bool]:
+    """Candidates worth re-asking: hardware of the winner and of the best design of each architecture."""
+    leaders: dict[object, Option] = {}
+    for option in decision.options:
+        leaders.setdefault(option.architecture, option)
+    keys = {_key(option.candidate) for option in leaders.values()}
+    winner = decision.options[0].candidate
+    same_gpu = winner.platform.gpu.id
+
+    def considered(candidate: Candidate) -> bool:
+        return _key(candidate) in keys or (candidate.platform.gpu.id == same_gpu and candidate.span != "one_gpu" and _largest(candidate))
+
+    return considered
+
+
+def _largest(candidate: Candidate) -> bool:
+    """The full board: the step up from a smaller server of the same GPU."""
+    server = candidate.platform.server
+    return server is None or server.gpus >= candidate.platform.gpu.scale_up_domain_gpus
+
+
+def _key(candidate: Candidate) -> tuple[str, str, str, str]:
+    platform = candidate.platform
+    return platform.gpu.id, platform.server.id if platform.server else "", candidate.span, candidate.protocol
+
+
+def _signature(option: Option | None) -> tuple[object, ...]:
+    if option is None:
+        return (None,)
+    return option.architecture, option.sized.platform.gpu.id, option.sized.gpus
+
+
+def _search(
+    lever: Lever,
+    upwards: bool,
+    winner: Option,
+    profile: WorkloadProfile,
+    catalog: Catalog,
+    considered: Callable[[Candidate], bool],
+) -> FlipCondition | None:
+    """First multiple at which the design changes, closed in by bisection; None when it never does within the steps."""
+
+    def at(factor: float) -> Option | None:
+        return decide(profile, lever.scaled(factor), catalog, considered).winner
+
+    base = _signature(at(1.0))
+    inside = 1.0
+    for step in STEPS:
+        factor = step if upwards else 1 / step
+        changed = at(factor)
+        if _signature(changed) != base:
+            break
+        inside = factor
+    else:
+        return None
+    outside = factor
+    for _ in range(CLOSER):
+        middle = (inside * outside) ** 0.5
+        option = at(middle)
+        if _signature(option) != base:
+            outside, changed = middle, option
+        else:
+            inside = middle
+    return FlipCondition(
+        input=lever.input,
+        unit=lever.unit,
+        value=_rounded(lever.value * outside),
+        direction="above" if upwards else "below",
+        architecture=None if changed is None else changed.architecture,
+        design_change=_change(winner, changed),
+    )
+
+
+def _rounded(value: float) -> float:
+    """Three significant figures; the threshold is not known better."""
+    return float(f"{value:.3g}")
+
+
+def _change(winner: Option, changed: Option | None) -> str:
+    if changed is None:
+        return "nothing within the limits meets the demand"
+    sized = changed.sized
+    count = f"{plural(sized.gpus, 'GPU')} ({sized.platform.gpu.name}) in {plural(sized.servers, 'server')}"
+    if changed.architecture is not winner.architecture:
+        return f"{LABELS[changed.architecture]}: {count}"
+    return f"{count} instead of {plural(winner.sized.gpus, 'GPU')} ({winner.sized.platform.gpu.name})"
