@@ -24,7 +24,7 @@ CARD_ROWS: dict[str, RowKey] = {
     "a100-pcie-80gb": RowKey("gpu", "A100 80GB PCIe"),
     "a40": RowKey("gpu", "A40 48GB"),
     "h100-pcie-80gb": RowKey("gpu", "H100 PCIe 80GB"),
-    "h100-nvl-94gb": RowKey("gpu", "H100 NVL 94GB"),
+    "h100-nvl-94gb": RowKey("planning-band", "H100 PCIe 80GB / NVL 94GB card"),
     "h100-sxm-80gb": RowKey("planning-band", "H100 SXM 80GB, in 8-GPU baseboard"),
     "h200-sxm-141gb": RowKey("planning-band", "H200 SXM 141GB, in 8-GPU baseboard"),
     "b200-sxm-180gb": RowKey("planning-band", "B200 SXM 180GB"),
@@ -45,6 +45,9 @@ CARD_ROWS: dict[str, RowKey] = {
     "rtx-3090": RowKey("gpu", "RTX 3090 24GB"),
 }
 """Price of one GPU on its own, by catalogue GPU id."""
+
+KIT_ROWS: dict[str, tuple[RowKey, int]] = {"gaudi2": (RowKey("gpu", "Intel Gaudi 2, 8-card kit"), 8)}
+"""Price of several GPUs together, with their number."""
 
 LATE_RETAIL_ROWS: dict[str, RowKey] = {
     "rtx-pro-6000-server": RowKey("gpu", "RTX PRO 6000 Blackwell 96GB Workstation (EUR incl. 20% VAT)"),
@@ -71,7 +74,7 @@ WHOLE_RANGE = (0.8, 1.25)
 """Range put around a complete-machine price that has one reading: the spread of the 8x H100 band (230-375 on 290)."""
 SINGLE_READING_RANGE = (0.85, 1.2)
 """Range put around a part price that has one reading: OEM list sits 20-60% above street, bulk 10-15% below."""
-ESTIMATE_RANGE = (0.6, 1.6)
+ESTIMATE_RANGE = (0.55, 1.75)
 """Range of a price taken from comparable GPUs: leave-one-out error of the rule, see tests."""
 
 CPU_USD_PER_CORE = (110.0, 140.0, 165.0)

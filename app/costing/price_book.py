@@ -74,6 +74,8 @@ class PriceBook:
         return self._parts[key]
 
     def _published_card(self, gpu_id: str) -> UnitPrice | None:
+        if gpu_id in market.KIT_ROWS:
+            return self._kit_share(*market.KIT_ROWS[gpu_id])
         key = market.CARD_ROWS.get(gpu_id)
         price = self.row_price(key) if key else None
         late_key = market.LATE_RETAIL_ROWS.get(gpu_id)
@@ -91,47 +93,45 @@ class PriceBook:
             ),
         )
 
-    def _estimated_card(self, gpu: Gpu) -> UnitPrice | None:
-        """From the nearest GPU with a published price: same vendor class, memory and bandwidth; scaled by both.
-
-        price = price_ref x sqrt(memory / memory_ref x bandwidth / bandwidth_ref): buyers pay for capacity and
-        speed of memory together, and across the published rows the price follows their geometric mean.
-        """
-        if gpu.lifecycle == "cloud_only" or gpu.form_factor == "cloud":
+    def _kit_share(self, key: RowKey, count: int) -> UnitPrice | None:
+        kit = self.row_price(key)
+        if kit is None:
             return None
-        if gpu.memory_gb is None or gpu.memory_bandwidth_gb_per_s is None:
+        ends = (float(end) / count for end in (kit.usd.low, kit.usd.mid, kit.usd.high))
+        return UnitPrice(usd=Usd.of(*ends), kind="derived", as_of=kit.as_of, source=f"{kit.usd.mid:,} USD / {count}: {kit.source}")
+
+    def _estimated_card(self, gpu: Gpu) -> UnitPrice | None:
+        """From the most alike GPU with a published price, scaled by what buyers pay for.
+
+        price = price_ref x (memory / memory_ref x bandwidth / bandwidth_ref x BF16 rate / rate_ref)^(1/3): the
+        geometric mean of the three ratios, which the published rows follow within ESTIMATE_RANGE.
+        """
+        if gpu.lifecycle == "cloud_only" or gpu.form_factor == "cloud" or _worth(gpu) is None:
             return None
         nearest = self._nearest(gpu)
         if nearest is None:
             return None
         other, price = nearest
-        factor = math.sqrt(_ratio(gpu.memory_gb, other.memory_gb) * _ratio(gpu.memory_bandwidth_gb_per_s, other.memory_bandwidth_gb_per_s))
+        factor = ((_worth(gpu) or 1.0) / (_worth(other) or 1.0)) ** (1 / 3)
         mid = float(price.usd.mid) * factor
         low, high = market.ESTIMATE_RANGE
         return UnitPrice(
             usd=Usd.of(mid * low, mid, mid * high),
             kind="estimate",
             as_of=price.as_of,
-            source=f"no published price; {other.name} at {price.usd.mid:,} USD x {factor:.2f} (memory and bandwidth ratio): {price.source}",
+            source=f"no published price; {other.name} at {price.usd.mid:,} USD x {factor:.2f} (memory, bandwidth, speed): {price.source}",
         )
 
     def _nearest(self, gpu: Gpu) -> tuple[Gpu, UnitPrice] | None:
-        """The published GPU with the least distance in log memory, log bandwidth, years, form and vendor."""
+        """The published GPU with the least distance in log memory, bandwidth and speed, in years, class and vendor."""
         best: tuple[float, str] | None = None
-        for other_id in market.CARD_ROWS:
+        for other_id in (*market.CARD_ROWS, *market.KIT_ROWS):
             other = self._gpus.get(other_id)
-            if other is None or other_id == gpu.id or other.memory_gb is None or other.memory_bandwidth_gb_per_s is None:
+            if other is None or other_id == gpu.id or _worth(other) is None:
                 continue
-            distance = (
-                abs(math.log(_ratio(gpu.memory_gb, other.memory_gb)))
-                + abs(math.log(_ratio(gpu.memory_bandwidth_gb_per_s, other.memory_bandwidth_gb_per_s)))
-                + 0.15 * abs(gpu.year - other.year)
-                + (0.0 if _module(gpu) == _module(other) else 1.0)
-                + (0.0 if (gpu.form_factor == "consumer") == (other.form_factor == "consumer") else 1.0)
-                + (0.0 if gpu.vendor == other.vendor else 0.7)
-            )
-            if best is None or (distance, other_id) < best:
-                best = (distance, other_id)
+            candidate = (_distance(gpu, other), other_id)
+            if best is None or candidate < best:
+                best = candidate
         if best is None:
             return None
         other = self._gpus[best[1]]
@@ -139,12 +139,30 @@ class PriceBook:
         return (other, price) if price is not None else None
 
 
+def _figures_of(gpu: Gpu) -> tuple[float, float, float] | None:
+    """Memory GB, bandwidth GB/s, dense BF16 (else FP16) TFLOPS; None when one is not known."""
+    speed = gpu.bf16_tflops or gpu.fp16_tflops
+    if gpu.memory_gb is None or gpu.memory_bandwidth_gb_per_s is None or speed is None:
+        return None
+    return gpu.memory_gb, gpu.memory_bandwidth_gb_per_s, speed
+
+
+def _worth(gpu: Gpu) -> float | None:
+    """Product of what is paid for."""
+    figures = _figures_of(gpu)
+    return math.prod(figures) if figures is not None else None
+
+
+def _distance(gpu: Gpu, other: Gpu) -> float:
+    """How unlike two GPUs are: logs of the ratios, 0.15 a year, 2 per class border or vendor."""
+    ours, theirs = _figures_of(gpu) or (1.0, 1.0, 1.0), _figures_of(other) or (1.0, 1.0, 1.0)
+    ratios = sum(abs(math.log(mine / its)) for mine, its in zip(ours, theirs, strict=True))
+    borders = (_module(gpu) != _module(other)) + ((gpu.form_factor == "consumer") != (other.form_factor == "consumer"))
+    return ratios + 0.15 * abs(gpu.year - other.year) + 2.0 * (borders + (gpu.vendor != other.vendor))
+
+
 def _module(gpu: Gpu) -> bool:
     return gpu.form_factor in ("sxm", "oam", "superchip")
-
-
-def _ratio(value: float | None, reference: float | None) -> float:
-    return (value or 1.0) / (reference or 1.0)
 
 
 def _figures(row: Price) -> bool:

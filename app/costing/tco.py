@@ -74,6 +74,22 @@ def break_even_months(
     return capex_usd / saved_per_month
 
 
-def api_break_even_utilisation(own_usd_per_month: float, full_load_tokens_per_s: float, api_usd_per_million: float) -> float:
+def api_break_even_utilisation(
+    own_usd_per_month: float, full_load_tokens_per_s: float, api_usd_per_million: float, hours_per_month: float = HOURS_PER_MONTH
+) -> float:
     """Share of full load at which owning equals paying per token: month's cost / (tokens of a full month x price)."""
-    return own_usd_per_month / (full_load_tokens_per_s * SECONDS_PER_HOUR * HOURS_PER_MONTH / 1e6 * api_usd_per_million)
+    return own_usd_per_month / (full_load_tokens_per_s * SECONDS_PER_HOUR * hours_per_month / 1e6 * api_usd_per_million)
+
+
+def straight_line_usd_per_month(
+    hardware_usd: float, installation_usd: float, *, life_years: float, residual_fraction: float, rate_per_year: float, months: float
+) -> float:
+    """Depreciation and capital of a purchase by the accountant's method, USD a month over the first ``months``.
+
+    Depreciation: (hardware x (1 - s) + installation) / life. Capital: rate x average book value, the mean of the
+    value at the start and after ``months``. The other method is :func:`capital_cost_per_year`.
+    """
+    depreciation = (hardware_usd * (1 - residual_fraction) + installation_usd) / (life_years * 12)
+    start = hardware_usd + installation_usd
+    average_book = start - depreciation * months / 2
+    return depreciation + average_book * rate_per_year / 12

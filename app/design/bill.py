@@ -62,11 +62,8 @@ def bill_of_materials(
         *_storage_lines(storage, prices),
         *_rack_lines(sized, facility, prices),
     ]
-    return (
-        *hardware,
-        *_spare_lines(sized, fabric, prices, network_exists),
-        *_service_lines(sized, hardware, horizon_years, licences, owned),
-    )
+    hardware += _spare_lines(fabric, prices, network_exists)
+    return (*hardware, *_service_lines(sized, hardware, horizon_years, licences))
 
 
 def total_usd(lines: tuple[Line, ...]) -> tuple[Usd, bool]:
