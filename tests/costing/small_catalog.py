@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -26,26 +26,32 @@ L4 = Gpu(
     id="l4", vendor="nvidia", name="L4", form_factor="pcie", generation="ada", architecture="ada", year=2023,
     memory_gb=24, memory_bandwidth_gb_per_s=300, bf16_tflops=121, tdp_w=72, **ROW,
 )  # fmt: skip
-TPU = Gpu(id="tpu-v6e", vendor="google", name="TPU v6e", form_factor="cloud", generation="tpu_v6", architecture="tpu", year=2024, lifecycle="cloud_only", **ROW)
+TPU = Gpu(
+    id="tpu-v6e", vendor="google", name="TPU v6e", form_factor="cloud", generation="tpu_v6", architecture="tpu", year=2024,
+    lifecycle="cloud_only", **ROW,
+)  # fmt: skip
 
 HGX = Server(
     id="hgx-h100", name="8x H100 server", gpu_ids=("h100-sxm-80gb",), gpus=8, scale_up="nvswitch", form="rack_server", cpu="2x Xeon",
     cpu_cores=112, ram_gb=2048, nvme_tb=30.72, max_power_w=10_200, typical_power_w=8500, rack_units=8, cooling="air", year=2023, **ROW,
 )  # fmt: skip
 EDGE = Server(
-    id="edge-l4", name="4x L4 server", gpu_ids=("l4",), gpus=4, scale_up="pcie", form="rack_server", cpu="1x EPYC", cpu_cores=32, ram_gb=256,
+    id="edge-l4", name="4x L4 server", gpu_ids=("l4",), gpus=4, scale_up="pcie", form="rack_server", cpu="1x EPYC", cpu_cores=32,
+    ram_gb=256,
     nvme_tb=3.84, max_power_w=900, rack_units=2, cooling="air", year=2024, **ROW,
 )  # fmt: skip
 TOWER = Server(
-    id="tower-a6000", name="Workstation", gpu_ids=("rtx-a6000",), gpus=2, scale_up="pcie", form="tower", cpu="1x Threadripper", cpu_cores=24,
+    id="tower-a6000", name="Workstation", gpu_ids=("rtx-a6000",), gpus=2, scale_up="pcie", form="tower", cpu="1x Threadripper",
+    cpu_cores=24,
     ram_gb=128, nvme_tb=3.84, cooling="air", year=2022, **ROW,
 )  # fmt: skip
 
 
 def price(category: str, item: str, low: str | None, typical: str | None, high: str | None, **changes: Any) -> Price:
     """A price row with the given figures."""
-    figures = [Decimal(value) if value is not None else None for value in (low, typical, high)]
-    return Price(category=category, item=item, unit="each", low_usd=figures[0], typical_usd=figures[1], high_usd=figures[2], **{**ROW, **changes})
+    low_usd, typical_usd, high_usd = (Decimal(value) if value is not None else None for value in (low, typical, high))
+    figures = {"low_usd": low_usd, "typical_usd": typical_usd, "high_usd": high_usd}
+    return Price(category=category, item=item, unit="each", **{**figures, **ROW, **changes})
 
 
 PRICES = (
@@ -154,3 +160,8 @@ def training(servers: int, scale_out: ScaleOut | None = INFINIBAND) -> Sized:
         capacity_gb=72,
         training=TrainingFigures(step_s=Range.exact(1), tokens_per_s=Range.exact(100_000), mfu=Range.exact(0.4), days=Range.exact(10)),
     )
+
+
+def replace_platform(sized: Sized, platform: Platform) -> Sized:
+    """The same design on another platform."""
+    return replace(sized, platform=platform)

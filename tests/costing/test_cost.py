@@ -172,7 +172,14 @@ def test_sum_of_lines_is_the_total_and_nothing_is_negative(sized: Sized, availab
     plan = facility_plan(sized)
     assert isinstance(plan, FacilityPlan)
     bill = bill_of_materials(
-        sized, None, None, plan, price_book(catalog), availability=availability, horizon_years=years, licences=licences  # type: ignore[arg-type]
+        sized,
+        None,
+        None,
+        plan,
+        price_book(catalog),
+        availability=availability,
+        horizon_years=years,
+        licences=licences,  # type: ignore[arg-type]
     )
     for line in bill:
         assert line.quantity >= 1

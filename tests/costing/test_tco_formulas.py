@@ -18,9 +18,7 @@ def test_published_8x_a100_example_costs_12397_a_month() -> None:
     # energy (0.45 + 8 x 0.4) kW x 730 h x 1.4 x 0.12       =   447.64
     # room 1,700 + staff 4,500                              = 6,200.00
     # once 50,000 / 36                                      = 1,388.89   sum 12,396.52
-    owning = tco.straight_line_usd_per_month(
-        160_000, 11_200, life_years=4, residual_fraction=0.2, rate_per_year=0.08, months=36
-    )
+    owning = tco.straight_line_usd_per_month(160_000, 11_200, life_years=4, residual_fraction=0.2, rate_per_year=0.08, months=36)
     assert owning == pytest.approx(2900 + 793.333, abs=0.01)
     energy = tco.energy_usd_per_year(0.45 + 8 * 0.4, 1.4, 0.12) / 12
     month = owning + 160_000 * 0.05 / 12 + energy + 1700 + 4500 + 50_000 / 36
