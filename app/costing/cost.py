@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -114,35 +114,51 @@ def cost_of(
     *,
     load: Load | None = None,
     model_id: str = "",
-    gpus: int | None = None,
 ) -> CostSummary:
     """Cost of ``sized`` with its bill and facility. ``load`` defaults to what the design was sized for.
 
-    model_id: catalogue or Hugging Face id for the hosted-API comparison; gpus: GPUs the staff looks after (0 for
-    CPU servers; defaults to the design's).
+    model_id: catalogue or Hugging Face id for the hosted-API comparison; empty = none is made.
     """
     load = load_of(sized) if load is None else load
-    horizon = _horizon(constraints)
-    count = sized.gpus if gpus is None else gpus
-    rate = _electricity(constraints, catalog)
-    capex, complete = total_usd(bill)
-    parts = opex_parts(bill, facility, rate, horizon, count)
-    residual = residual_usd(bill, horizon)
-    notes = [f"Electricity {rate.mid:.3f} USD/kWh: {rate.source}"]
-    interruptible = sized.training is not None or (load.tokens is not None and load.tokens.batch)
-    offers = cloud_offers(sized, catalog.cloud_prices, horizon, interruptible=interruptible)
+    # A job across instances cannot lose one of them every few hours, so spot prices are left out of its comparison.
+    stoppable = sized.training is not None or (load.tokens is not None and load.tokens.batch)
+    offers = cloud_offers(sized, catalog.cloud_prices, _horizon(constraints), interruptible=stoppable and sized.span != "many_servers")
     offer = offers[0] if offers and not _air_gapped(constraints) else None
     rented = constraints is not None and constraints.deployment == "cloud"
-    if rented:
-        capex, residual, complete = ZERO_USD, (Decimal(0),) * 3, offer is not None
-        parts = {"rental": Usd.exact(offer.usd_per_hour * HOURS_PER_YEAR)} if offer is not None else {}
-        notes.append("Rented: nothing is bought; the bill of materials shows what owning would take")
+    own = owning_cost(bill, facility, constraints, catalog, gpus=sized.gpus, load=load)
+    summary = _rental_cost(own, offer, load, sized.gpus) if rented else own
+    yearly = float(summary.tco_usd.mid) / summary.horizon_years
+    comparable = offer if not rented and yearly > 0 else None
+    return replace(
+        summary,
+        cloud=offer,
+        break_even_utilisation=break_even_utilisation(yearly, float(comparable.usd_per_hour)) if comparable else None,
+        break_even_months=_months(summary.capex_usd, summary.opex_usd_per_year, comparable),
+        hosted_api=_api(load, model_id, catalog, yearly, summary.horizon_years, constraints) if sized.serving is not None else None,
+    )
+
+
+def owning_cost(
+    bill: tuple[Line, ...],
+    facility: FacilityPlan,
+    constraints: Constraints | None,
+    catalog: Catalog,
+    *,
+    gpus: int,
+    load: Load,
+    staff_units: float | None = None,
+) -> CostSummary:
+    """Cost of buying and running what the bill lists, nothing compared.
+
+    gpus: for the cost per GPU-hour, 0 without GPUs; staff_units: what the staff looks after, in GPUs (defaults to ``gpus``).
+    """
+    horizon = _horizon(constraints)
+    rate = _electricity(constraints, catalog)
+    capex, complete = total_usd(bill)
+    parts = opex_parts(bill, facility, rate, horizon, gpus if staff_units is None else staff_units)
+    residual = residual_usd(bill, horizon)
     opex = Usd.total(parts.values())
     tco = _tco(capex, residual, opex, horizon)
-    yearly = float(tco.mid) / horizon
-    per_hour = float(opex.mid) if rented else yearly
-    comparable = offer if not rented and per_hour > 0 else None
-    api = _api(load, model_id, catalog, yearly, horizon, constraints) if sized.serving is not None else None
     return CostSummary(
         complete=complete,
         capex_usd=capex,
@@ -150,19 +166,40 @@ def cost_of(
         opex_parts_usd_per_year=parts,
         tco_usd=tco,
         horizon_years=horizon,
-        usd_per_gpu_hour=_per_gpu_hour(tco, horizon, count),
+        usd_per_gpu_hour=_per_gpu_hour(tco, horizon, gpus),
         usd_per_million_tokens=_per_million(tco, horizon, load),
         usd_per_run=_per_run(tco, horizon, load),
-        cloud=offer,
-        break_even_utilisation=break_even_utilisation(yearly, float(comparable.usd_per_hour)) if comparable else None,
-        break_even_months=_months(capex, opex, comparable),
-        hosted_api=api,
+        cloud=None,
+        break_even_utilisation=None,
+        break_even_months=None,
+        hosted_api=None,
         residual_usd=cents(residual[1]),
-        notes=tuple(notes),
+        notes=(f"Electricity {rate.mid:.3f} USD/kWh: {rate.source}",),
     )
 
 
-def opex_parts(bill: tuple[Line, ...], facility: FacilityPlan, rate: Rate, horizon_years: float, gpus: int) -> dict[str, Usd]:
+def _rental_cost(own: CostSummary, offer: CloudOffer | None, load: Load, gpus: int) -> CostSummary:
+    """The same design rented: nothing is bought; incomplete when no instance carries it."""
+    horizon = own.horizon_years
+    parts = {"rental": Usd.exact(offer.usd_per_hour * HOURS_PER_YEAR)} if offer is not None else {}
+    opex = Usd.total(parts.values())
+    tco = opex.times(horizon)
+    return replace(
+        own,
+        complete=offer is not None,
+        capex_usd=ZERO_USD,
+        opex_usd_per_year=opex,
+        opex_parts_usd_per_year=parts,
+        tco_usd=tco,
+        usd_per_gpu_hour=_per_gpu_hour(tco, horizon, gpus),
+        usd_per_million_tokens=_per_million(tco, horizon, load),
+        usd_per_run=_per_run(tco, horizon, load),
+        residual_usd=Decimal("0.00"),
+        notes=("Rented: nothing is bought; the bill of materials shows what owning would take",),
+    )
+
+
+def opex_parts(bill: tuple[Line, ...], facility: FacilityPlan, rate: Rate, horizon_years: float, gpus: float) -> dict[str, Usd]:
     """Running cost by part, USD per year."""
     hardware = _sum(bill, lambda item: item.category not in NOT_HARDWARE)
     gpu_hardware = _sum(bill, lambda item: item.category in GPU_LINES)

@@ -36,6 +36,13 @@ GENERIC_CABLE = RowKey("optics", "Cable or transceiver, generic")
 DAC_200 = RowKey("cable", "200G QSFP56 DAC")
 DAC_100 = RowKey("cable", "100G QSFP28 DAC 1-3 m")
 
+ACCESS_SWITCH_USD: tuple[tuple[float, tuple[float, float, float]], ...] = (
+    (25.0, (1500.0, 3000.0, 8000.0)),
+    (100.0, (8000.0, 12_000.0, 25_000.0)),
+)
+"""Ordinary Ethernet switches (48 ports of 1-25 GbE; 32 ports of 100 GbE) have no published row here. Assumption: reseller
+prices of open-network models, wide range."""
+
 XDR_FACTOR = 2.0
 """An XDR (800G InfiniBand) or dense 800G switch has no published price: an NDR switch of the same ports, times the
 speed ratio. Assumption."""
@@ -47,6 +54,8 @@ def part_price(book: RowPrices, kind: PartKind, item: str, gbit_per_s: float) ->
         return _by_speed(book, NIC_ROWS, gbit_per_s)
     if kind == "switch":
         return _switch(book, item, gbit_per_s)
+    if kind == "management_switch":
+        return _switch(book, "ethernet", 25.0)
     if kind in ("optic", "cable"):
         return _cable(book, kind, gbit_per_s)
     return _facility(book, kind)
@@ -60,6 +69,11 @@ def _by_speed(book: RowPrices, rows: tuple[tuple[float, RowKey], ...], gbit_per_
 
 
 def _switch(book: RowPrices, protocol: str, gbit_per_s: float) -> UnitPrice | None:
+    if protocol == "ethernet":
+        for speed, ends in ACCESS_SWITCH_USD:
+            if gbit_per_s <= speed:
+                source = f"assumption: {speed:g} GbE access switch, no published row"
+                return UnitPrice(usd=Usd.of(*ends), kind="assumption", as_of="2026", source=source)
     for row_protocol, speed, key in SWITCH_ROWS:
         if row_protocol == protocol and gbit_per_s <= speed:
             return book.row_price(key)
@@ -93,10 +107,6 @@ def _facility(book: RowPrices, kind: PartKind) -> UnitPrice | None:
         low, mid, high = (value * market.STORAGE_OVERHEAD for value in market.NVME_USD_PER_TB)
         source = f"NVMe {market.NVME_USD_PER_TB[1]:g} USD per raw TB (2025-2026) x {market.STORAGE_OVERHEAD} raw per usable"
         return UnitPrice(usd=Usd.of(low, mid, high), kind="derived", as_of="2026", source=source)
-    if kind == "management_switch":
-        return UnitPrice(
-            usd=Usd.of(1500, 3000, 8000), kind="assumption", as_of="2026", source="assumption: 48-port 1/25 GbE switch, no published row"
-        )
     if kind == "management_server":
         return UnitPrice(
             usd=Usd.of(6000, 9500, 15000),

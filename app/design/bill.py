@@ -174,17 +174,21 @@ def _spare_lines(fabric: FabricPlan | None, prices: Prices, network_exists: bool
     return [line("spare", "spare: transceiver or cable", spares, prices.part("optic", gbit_per_s=fabric.nic_gbit_per_s))]
 
 
-def _service_lines(sized: Sized, hardware: list[Line], horizon_years: float, licences: bool) -> list[Line]:
-    """Installation as a share of the hardware, and the software subscription."""
+def installation_line(hardware: list[Line]) -> list[Line]:
+    """Installation as a share of the hardware with a known price; no line when there is nothing to install."""
     known = Usd.total(item.total_usd for item in hardware if item.total_usd is not None)
-    lines: list[Line] = []
-    if known.mid > 0:
-        low, mid, high = INSTALLATION_FRACTION
-        usd = Usd.of(float(known.low) * low, float(known.mid) * mid, float(known.high) * high)
-        price = UnitPrice(
-            usd=usd, kind="assumption", as_of="2026", source=f"{mid:.0%} of hardware ({low:.0%}-{high:.0%}); published example 7%"
-        )
-        lines.append(line("installation", "Installation, cabling and commissioning", 1, price))
+    if known.mid <= 0:
+        return []
+    low, mid, high = INSTALLATION_FRACTION
+    usd = Usd.of(float(known.low) * low, float(known.mid) * mid, float(known.high) * high)
+    source = f"{mid:.0%} of hardware ({low:.0%}-{high:.0%})"
+    price = UnitPrice(usd=usd, kind="assumption", as_of="2026", source=source)
+    return [line("installation", "Installation, cabling and commissioning", 1, price)]
+
+
+def _service_lines(sized: Sized, hardware: list[Line], horizon_years: float, licences: bool) -> list[Line]:
+    """Installation and the software subscription."""
+    lines = installation_line(hardware)
     gpu = sized.platform.gpu
     if gpu.vendor == "nvidia" and gpu.form_factor != "consumer":
         lines.append(_licence_line(sized, horizon_years, licences))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.costing.cloud import cloud_offers
 from app.costing.cost import CostSummary, cost_of
+from app.costing.cpu import CpuDesign, cpu_design
 from app.costing.hosted_api import TokenLoad, hosted_api
 from app.costing.price_book import PriceBook, price_book
 from app.costing.quick import quick_cpu_usd, quick_usd
@@ -30,6 +31,7 @@ class Terms:
 
     horizon_years: float = 3.0
     electricity_usd_per_kwh: float | None = 0.10
+    rack_power_kw: float | None = None
     region: str | None = None
     deployment: str = "on_prem"
     air_gapped: bool = False
@@ -256,6 +258,19 @@ def test_cpu_servers() -> None:
     # chassis 4,000 + 64 cores x 140 = 8,960 + 8 modules x 312.50 = 2,500 + one drive 798.72 = 16,258.72; x 1.04 installed
     assert quick_cpu_usd(1, 64, 512).capex_usd == pytest.approx(16_258.72 * 1.04)
     assert quick_cpu_usd(2, 64, 512).horizon_usd > quick_cpu_usd(1, 64, 512).horizon_usd
+
+
+def test_cpu_design_by_hand() -> None:
+    terms: Any = Terms()
+    catalog: Any = SmallCatalog()
+    design = cpu_design(1, 64, 512, terms, catalog)
+    assert isinstance(design, CpuDesign)
+    # parts 16,258.72 + rack 7,500 + 1 kW of power distribution 75 = 23,833.72; x 1.04
+    assert design.cost.capex_usd.mid == Decimal("24787.07")
+    # (4 x 64 + 300) x 1.15 x 0.8 = 511.5 W x 1.4 x 8,760 x 0.10
+    assert float(design.cost.opex_parts_usd_per_year["energy"].mid) == pytest.approx(627.32, abs=0.1)
+    assert design.cost.usd_per_gpu_hour is None
+    assert design.cost.complete
 
 
 def test_costing_is_fast() -> None:

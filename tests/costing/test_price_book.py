@@ -60,7 +60,7 @@ def test_estimate_from_the_most_alike_gpu_says_so() -> None:
 
 def test_what_is_not_sold_has_no_price() -> None:
     assert book().card(TPU) is None
-    assert book().part("switch", "ethernet", 100) is None
+    assert book().part("switch", "ethernet", 400) is None
 
 
 def test_own_price_wins_and_changes_only_its_item() -> None:
