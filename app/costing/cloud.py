@@ -93,12 +93,18 @@ def prices_of(row: CloudPrice, horizon_years: float, interruptible: bool) -> lis
     return [(kind, price) for kind, price in found if price is not None and price > 0]
 
 
-def cloud_offers(sized: Sized, rows: Iterable[CloudPrice], horizon_years: float, *, interruptible: bool = False) -> list[CloudOffer]:
-    """All offers that carry the design, cheapest first."""
-    gpu_id = sized.platform.gpu.id
+def stoppable(sized: Sized) -> bool:
+    """Whether spot prices suit: work that may wait, inside one instance (a job across instances cannot lose one at any time)."""
+    batch = sized.serving is not None and sized.serving.hours is not None
+    return (sized.training is not None or batch) and sized.span != "many_servers"
+
+
+def cloud_offers(sized: Sized, rows: Iterable[CloudPrice], horizon_years: float) -> list[CloudOffer]:
+    """All offers that carry the design, cheapest first. ``rows``: newest readings (:func:`newest_rows`) of its GPU."""
     offers: list[CloudOffer] = []
-    for row in newest_rows(row for row in rows if row.gpu_id == gpu_id):
-        if not interconnect_fits(row, sized):
+    interruptible = stoppable(sized)
+    for row in rows:
+        if row.gpu_id != sized.platform.gpu.id or not interconnect_fits(row, sized):
             continue
         count = instances_needed(row, sized)
         for kind, price in prices_of(row, horizon_years, interruptible):

@@ -20,6 +20,7 @@ from app.costing.constants import (
     UNCOVERED_FAILURE_FRACTION,
 )
 from app.costing.hosted_api import HostedApi, TokenLoad, hosted_api
+from app.costing.price_book import price_book
 from app.costing.rates import Rate, electricity_rate
 from app.costing.tco import (
     break_even_months,
@@ -120,9 +121,7 @@ def cost_of(
     model_id: catalogue or Hugging Face id for the hosted-API comparison; empty = none is made.
     """
     load = load_of(sized) if load is None else load
-    # A job across instances cannot lose one of them every few hours, so spot prices are left out of its comparison.
-    stoppable = sized.training is not None or (load.tokens is not None and load.tokens.batch)
-    offers = cloud_offers(sized, catalog.cloud_prices, _horizon(constraints), interruptible=stoppable and sized.span != "many_servers")
+    offers = cloud_offers(sized, price_book(catalog).cloud_rows.get(sized.platform.gpu.id, ()), _horizon(constraints))
     offer = offers[0] if offers and not _air_gapped(constraints) else None
     rented = constraints is not None and constraints.deployment == "cloud"
     own = owning_cost(bill, facility, constraints, catalog, gpus=sized.gpus, load=load)

@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from app.catalog.schema import Gpu, Price, Server
+from app.catalog.schema import CloudPrice, Gpu, Price, Server
 from app.costing import market
+from app.costing.cloud import newest_rows
 from app.costing.constants import EUR_USD, FRENCH_VAT
 from app.costing.market import RowKey
 from app.costing.part_prices import part_price
@@ -29,8 +30,11 @@ Key = tuple[str | None, str, int]
 class PriceBook:
     """Prices of one catalogue. Answers are remembered: the same item always costs the same."""
 
-    def __init__(self, prices: Iterable[Price], gpus: Mapping[str, Gpu]) -> None:
+    def __init__(self, prices: Iterable[Price], gpus: Mapping[str, Gpu], cloud_prices: Iterable[CloudPrice] = ()) -> None:
         self._gpus = gpus
+        self.cloud_rows: dict[str, list[CloudPrice]] = {}
+        for instance in newest_rows(cloud_prices):
+            self.cloud_rows.setdefault(instance.gpu_id, []).append(instance)
         self._rows: dict[RowKey, list[Price]] = {}
         self._overrides: dict[str, Price] = {}
         for row in prices:
@@ -191,7 +195,7 @@ def price_book(catalog: Catalog) -> PriceBook:
     held = _BOOKS.get(id(catalog))
     if held is not None and held[0] is catalog:
         return held[1]
-    book = PriceBook(catalog.prices, catalog.gpus)
+    book = PriceBook(catalog.prices, catalog.gpus, catalog.cloud_prices)
     if len(_BOOKS) >= _BOOKS_KEPT:
         _BOOKS.clear()
     _BOOKS[id(catalog)] = (catalog, book)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.costing import market
+from app.costing.cloud import cloud_offers
 from app.costing.constants import (
     COLOCATION_USD_PER_KW_MONTH,
     COST_OF_CAPITAL,
@@ -26,6 +27,7 @@ from app.design.parts import ServerParts
 from app.design.power import cpu_server_power, server_power
 from app.engine.platform import Platform, ScaleOut
 from app.engine.result import Sized
+from app.units import HOURS_PER_YEAR
 
 if TYPE_CHECKING:
     from app.catalog.loader import Catalog
@@ -68,11 +70,15 @@ def quick_usd(
     owned: the servers are paid for; network_exists: so is the network between them. Both then cost no capex.
     """
     book = price_book(catalog)
+    if constraints is not None and constraints.deployment == "cloud" and not owned:
+        rented = _rent(book, sized, float(constraints.horizon_years))
+        if rented is not None:
+            return rented
     horizon_years, electricity_usd_per_kwh = _terms(constraints, catalog)
     platform, servers = sized.platform, sized.servers
     hardware, estimated = _hardware_usd(book, platform, sized.gpus, servers, owned)
     if hardware is None:
-        return _rented(sized, catalog, horizon_years)
+        return _unsold(book, sized, horizon_years)
     network_w = 0.0
     network_usd = 0.0
     if platform.scale_out is not None and sized.span == "many_servers":
@@ -185,14 +191,18 @@ def _network_usd(book: PriceBook, scale_out: ScaleOut, parts: ServerParts) -> tu
     return per_nic * scale_out.nics_per_server, nic is None or switch is None or switch.kind == "estimate"
 
 
-def _rented(sized: Sized, catalog: Catalog, horizon_years: float) -> QuickCost:
-    """Cost of a GPU that cannot be bought: the cheapest published price per GPU-hour, always on."""
-    rates = [
-        float(row.usd_per_gpu_hour)
-        for row in catalog.cloud_prices
-        if row.gpu_id == sized.platform.gpu.id and row.usd_per_gpu_hour is not None
-    ]
-    if not rates:
+def _rent(book: PriceBook, sized: Sized, horizon_years: float) -> QuickCost | None:
+    """The cheapest published instances that carry the design, always on; None when there are none."""
+    offers = cloud_offers(sized, book.cloud_rows.get(sized.platform.gpu.id, ()), horizon_years)
+    if not offers:
+        return None
+    yearly = float(offers[0].usd_per_hour) * HOURS_PER_YEAR
+    return QuickCost(capex_usd=0.0, yearly_usd=yearly, horizon_usd=yearly * horizon_years)
+
+
+def _unsold(book: PriceBook, sized: Sized, horizon_years: float) -> QuickCost:
+    """A GPU that cannot be bought: what renting costs; infinite when no price is published at all."""
+    rented = _rent(book, sized, horizon_years)
+    if rented is None:
         return QuickCost(capex_usd=None, yearly_usd=float("inf"), horizon_usd=float("inf"), estimated=True)
-    yearly = min(rates) * sized.gpus * 8760
-    return QuickCost(capex_usd=None, yearly_usd=yearly, horizon_usd=yearly * horizon_years, estimated=False)
+    return QuickCost(capex_usd=None, yearly_usd=rented.yearly_usd, horizon_usd=rented.horizon_usd)

@@ -7,12 +7,15 @@ import math
 from app.costing.constants import GPUS_PER_FTE_AT_SCALE, HOURS_PER_MONTH, STAFF_FTE_PER_8_GPUS
 from app.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
+NO_INTEREST = 1e-12
+"""Rates below this are no interest: the formula's quotient loses its digits there."""
+
 
 def capital_recovery_factor(rate_per_year: float, years: float) -> float:
     """Yearly payment that repays 1 over ``years`` at ``rate_per_year``: r / (1 - (1 + r)^-n); 1/n at r = 0. Unit: 1/year."""
     if years <= 0:
         raise ValueError(f"years must be positive, got {years}")
-    if rate_per_year == 0:
+    if rate_per_year < NO_INTEREST:
         return 1 / years
     return rate_per_year / -math.expm1(-years * math.log1p(rate_per_year))
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.costing.cloud import cloud_offers
+from app.costing.cloud import cloud_offers, newest_rows
 from app.costing.cost import CostSummary, cost_of
 from app.costing.cpu import CpuDesign, cpu_design
 from app.costing.hosted_api import TokenLoad, hosted_api
@@ -97,7 +97,7 @@ def test_unknown_price_leaves_the_total_incomplete() -> None:
 
 
 def test_cloud_needs_the_interconnect_of_the_design() -> None:
-    rows = SmallCatalog().cloud_prices
+    rows = newest_rows(SmallCatalog().cloud_prices)
     one_gpu = cloud_offers(serving(H100, HGX), rows, 3)
     # the cheapest for one GPU is a single card at 2.50
     assert (one_gpu[0].provider, one_gpu[0].usd_per_hour) == ("gamma", Decimal("2.50"))
@@ -115,7 +115,7 @@ def test_cloud_needs_the_interconnect_of_the_design() -> None:
 
 def test_instances_for_many_small_replicas() -> None:
     # nine one-GPU replicas: nine single cards, or two 8-GPU machines
-    offers = cloud_offers(serving(H100, HGX, replicas=9), SmallCatalog().cloud_prices, 3)
+    offers = cloud_offers(serving(H100, HGX, replicas=9), newest_rows(SmallCatalog().cloud_prices), 3)
     assert {(offer.instance, offer.instances) for offer in offers} >= {("single", 9), ("gpu8-plain", 2)}
 
 
@@ -244,6 +244,12 @@ def test_quick_cost_counts_only_the_cards_in_use_but_whole_module_servers() -> N
     assert four is not None
     assert four - one == pytest.approx(3 * float(PriceBook(PRICES, catalog.gpus).card(L4).usd.mid) * 1.04)  # type: ignore[union-attr]
     assert quick_usd(serving(H100, HGX, replicas=1), catalog).capex_usd == quick_usd(serving(H100, HGX, replicas=8), catalog).capex_usd
+
+
+def test_quick_cost_of_a_rented_design_is_the_rent() -> None:
+    terms: Any = Terms(deployment="cloud")
+    quick = quick_usd(serving(H100, HGX, tp=8), SmallCatalog(), terms)  # type: ignore[arg-type]
+    assert (quick.capex_usd, quick.horizon_usd) == (0.0, pytest.approx(16 * 8760 * 3))
 
 
 def test_gpu_that_is_only_rented() -> None:
