@@ -19,6 +19,9 @@ FABRIC_WORDS = ("efa", "ib", "infiniband", "roce", "tcpx", "ici", "nvl72")
 NOT_AN_OFFER = ("capacity block", "mean", "median", "average")
 """Short reservations and marketplace statistics cannot be ordered for years."""
 
+OUTDATED_MONTHS = 6
+"""GPU rents moved by 20-45% within half a year in 2025 and 2026; an older reading beside a newer one misleads."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudOffer:
@@ -68,8 +71,12 @@ def instances_needed(row: CloudPrice, sized: Sized) -> int:
 
 
 def newest_rows(rows: Iterable[CloudPrice]) -> list[CloudPrice]:
-    """The newest reading of each provider, instance and region; statistics and short reservations left out."""
+    """The newest reading of each provider's instance; statistics, short reservations and outdated readings left out.
+
+    A reading is outdated when the same provider's newest reading of the same GPU is over six months younger.
+    """
     newest: dict[tuple[str, str, str], CloudPrice] = {}
+    latest: dict[tuple[str, str], int] = {}
     for row in rows:
         label = f"{row.instance} {row.gpu}".lower()
         if not row.gpus or row.gpus < 1 or any(word in label for word in NOT_AN_OFFER):
@@ -78,7 +85,28 @@ def newest_rows(rows: Iterable[CloudPrice]) -> list[CloudPrice]:
         held = newest.get(key)
         if held is None or row.as_of > held.as_of:
             newest[key] = row
-    return list(newest.values())
+        pair = (row.provider, row.gpu_id)
+        latest[pair] = max(latest.get(pair, 0), month_number(row.as_of))
+    return [whole_machine(row) for row in newest.values() if latest[row.provider, row.gpu_id] - month_number(row.as_of) <= OUTDATED_MONTHS]
+
+
+MACHINE_GPUS = 8
+
+
+def whole_machine(row: CloudPrice) -> CloudPrice:
+    """A price per GPU of machines with NVLink is turned into the price of the machine, which is what one orders."""
+    text = row.interconnect.lower()
+    if row.gpus != 1 or "nvlink" not in text or "bridge" in text:
+        return row
+    names = ("on_demand_usd_per_hour", "reserved_1y_usd_per_hour", "reserved_3y_usd_per_hour", "spot_usd_per_hour")
+    prices = {name: None if (value := getattr(row, name)) is None else value * MACHINE_GPUS for name in names}
+    return row.model_copy(update={"gpus": MACHINE_GPUS, **prices})
+
+
+def month_number(as_of: str) -> int:
+    """Months since year 0 of a date ``2026``, ``2026-03`` or ``2026-03-14``; a bare year counts as its middle."""
+    pieces = as_of.split("-")
+    return int(pieces[0]) * 12 + (int(pieces[1]) if len(pieces) > 1 else 6)
 
 
 def prices_of(row: CloudPrice, horizon_years: float, interruptible: bool) -> list[tuple[str, Decimal]]:

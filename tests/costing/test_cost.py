@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from app.costing.cloud import cloud_offers, newest_rows
 from app.costing.cost import CostSummary, cost_of
 from app.costing.cpu import CpuDesign, cpu_design
+from app.costing.curves import crossing_month, spent_over_time, usd_per_million_by_use
 from app.costing.hosted_api import TokenLoad, hosted_api
 from app.costing.price_book import PriceBook, price_book
 from app.costing.quick import quick_cpu_usd, quick_usd
@@ -111,6 +112,20 @@ def test_cloud_needs_the_interconnect_of_the_design() -> None:
     ]
     # a one-year horizon cannot use a three-year term
     assert cloud_offers(training(4), rows, 1)[0].price_kind == "on_demand"
+
+
+def test_outdated_readings_are_left_out() -> None:
+    row = SmallCatalog().cloud_prices[1]
+    older = row.model_copy(update={"as_of": "2025-10", "instance": "old name"})
+    recent = row.model_copy(update={"as_of": "2026-01", "instance": "other name"})
+    # the newest reading of this provider and GPU is of 2026-06: eight months are too many, five are not
+    assert [found.instance for found in newest_rows((row, older, recent))] == ["gpu8-plain", "other name"]
+
+
+def test_price_per_gpu_of_a_linked_machine_is_the_machines() -> None:
+    row = SmallCatalog().cloud_prices[2].model_copy(update={"interconnect": "NVLink; IB"})
+    found = newest_rows((row,))[0]
+    assert (found.gpus, found.on_demand_usd_per_hour) == (8, Decimal("20.0"))
 
 
 def test_instances_for_many_small_replicas() -> None:
@@ -301,3 +316,16 @@ def test_expensive_bill_row_is_found_by_its_own_price() -> None:
     before, after = whole(serving(H100, HGX, tp=8)), whole(serving(H100, HGX, tp=8), cheaper)
     # 90,000 less hardware and 4% less installation on it
     assert before.capex_usd.mid - after.capex_usd.mid == Decimal("93600.00")
+
+
+def test_curves_meet_where_the_break_even_is() -> None:
+    catalog = SmallCatalog(cloud_prices=SmallCatalog().cloud_prices[:1])
+    cost = whole(serving(H100, HGX, tp=8), catalog, Terms(horizon_years=2.0))
+    # alpha on demand 40 USD/h: 29,200 a month against 310,258 and about 10,400 a month
+    points = spent_over_time(cost)
+    assert points[0].own_usd == float(cost.capex_usd.mid)
+    assert points[12].cloud_usd == pytest.approx(40 * 8760)
+    assert cost.break_even_months is not None
+    assert crossing_month(points) == math.ceil(cost.break_even_months)
+    by_use = usd_per_million_by_use(cost, 3000, (0.0, 0.5, 1.0))
+    assert by_use[0][1] == pytest.approx(2 * by_use[1][1])
