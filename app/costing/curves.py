@@ -46,6 +46,5 @@ def usd_per_million_by_use(cost: CostSummary, full_load_tokens_per_s: float, sha
 
 def crossing_month(points: list[MoneySpent]) -> int | None:
     """First month in which owning has cost no more than renting; None = not within the horizon."""
-    return next(
-        (point.month for point in points if point.cloud_usd is not None and point.month > 0 and point.own_usd <= point.cloud_usd), None
-    )
+    later = (point for point in points if point.month > 0)
+    return next((point.month for point in later if point.cloud_usd is not None and point.own_usd <= point.cloud_usd), None)

@@ -17,6 +17,10 @@ RACK_UNITS = 42
 RACK_UNITS_RESERVED = 4
 """Left free for the top-of-rack and management switches, patch panels and cable paths."""
 
+SWITCH_UNITS = 2
+SWITCHES_PER_RACK = 2
+"""Switches that fit in the reserved units of a server rack; more take racks of their own."""
+
 COOLING_LIMIT_KW: dict[CoolingClass, float] = {"office": 3.0, "air": 30.0, "rear_door": 60.0, "liquid": 140.0, "immersion": 100.0}
 """Rack power a method takes: 30 kW air with containment, 60 kW active rear door (warn to 75), 140 kW direct liquid;
 middle of published bands. Office: two 1,440 W circuits (15 A at 120 V, 80% continuous)."""
@@ -207,7 +211,9 @@ def plan_racks(
         )
     server_racks = 0 if desk else math.ceil(servers / per_rack)
     free_kw = server_racks * limit - servers * server_kw
-    other_racks = 0 if desk or other_peak_kw <= free_kw else math.ceil(other_peak_kw / limit)
+    by_power = 0 if other_peak_kw <= free_kw else math.ceil(other_peak_kw / limit)
+    by_height = math.ceil(max(switches - SWITCHES_PER_RACK * server_racks, 0) * SWITCH_UNITS / (RACK_UNITS - RACK_UNITS_RESERVED))
+    other_racks = 0 if desk else max(by_power, by_height)
     peak = servers * server_kw + other_peak_kw
     busy = servers - idle_servers
     average = (busy * power.average_w(utilisation) + idle_servers * power.idle_w) / 1000 + other_peak_kw * OTHER_TYPICAL

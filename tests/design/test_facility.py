@@ -90,6 +90,13 @@ def test_dense_server_needs_liquid() -> None:
     assert found.it_kw == pytest.approx(120)
 
 
+def test_switches_beyond_the_reserved_units_take_racks() -> None:
+    # 8 servers in four racks hold 8 switches; 27 leave 19 of 2 U: one rack of 38 U more
+    assert plan(training(8), switches=8).racks == 4
+    assert plan(training(8), switches=27).racks == 5
+    assert plan(training(8), switches=28).racks == 6
+
+
 def test_spare_servers_idle() -> None:
     base, more = plan(training(4)), plan(training(4), spare_servers=1)
     assert more.peak_kw - base.peak_kw == pytest.approx(10.2)
