@@ -83,7 +83,13 @@ def _switch(book: RowPrices, protocol: str, gbit_per_s: float) -> UnitPrice | No
     if base is None:
         return None
     usd = Usd.of(base.usd.low, float(base.usd.mid) * XDR_FACTOR, float(base.usd.high) * XDR_FACTOR)
-    return UnitPrice(usd=usd, kind="estimate", as_of=base.as_of, source=f"no published price; NDR switch x {XDR_FACTOR:g}: {base.source}")
+    return UnitPrice(
+        usd=usd,
+        kind="estimate",
+        comparable=True,
+        as_of=base.as_of,
+        source=f"no published price; NDR switch x {XDR_FACTOR:g}: {base.source}",
+    )
 
 
 def _cable(book: RowPrices, kind: PartKind, gbit_per_s: float) -> UnitPrice | None:

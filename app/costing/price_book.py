@@ -123,6 +123,7 @@ class PriceBook:
             usd=Usd.of(mid * low, mid, mid * high),
             kind="estimate",
             as_of=price.as_of,
+            comparable=True,
             source=f"no published price; {other.name} at {price.usd.mid:,} USD x {factor:.2f} (memory, bandwidth, speed): {price.source}",
         )
 

@@ -170,12 +170,12 @@ def _hardware_usd(book: PriceBook, platform: Platform, gpus: int, servers: int, 
         if part.price is None:
             return None, False
         total += float(part.price.usd.mid) * part.quantity * servers
-        estimated = estimated or part.price.kind == "estimate"
+        estimated = estimated or part.price.comparable
     if parts.per_gpu is not None:
         if parts.per_gpu.price is None:
             return None, False
         total += float(parts.per_gpu.price.usd.mid) * gpus
-        estimated = estimated or parts.per_gpu.price.kind == "estimate"
+        estimated = estimated or parts.per_gpu.price.comparable
     return total, estimated
 
 
@@ -188,7 +188,7 @@ def _network_usd(book: PriceBook, scale_out: ScaleOut, parts: ServerParts) -> tu
     port_usd = float(switch.usd.mid) / SWITCH_PORTS if switch else guess
     optic_usd = float(optic.usd.mid) if optic else guess / 4
     per_nic = nic_usd + PORTS_PER_NIC * port_usd + OPTICS_PER_NIC * optic_usd
-    return per_nic * scale_out.nics_per_server, nic is None or switch is None or switch.kind == "estimate"
+    return per_nic * scale_out.nics_per_server, nic is None or switch is None or switch.comparable
 
 
 def _rent(book: PriceBook, sized: Sized, horizon_years: float) -> QuickCost | None:

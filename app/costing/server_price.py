@@ -59,7 +59,8 @@ def _module_server(name: str, gpu: Gpu, count: int, card: UnitPrice | None) -> S
         base = Usd.of(low, mid, high)
         price = UnitPrice(
             usd=card.usd.times(count).plus(base),
-            kind="estimate" if card.kind == "estimate" else "derived",
+            kind="estimate" if card.comparable else "derived",
+            comparable=card.comparable,
             as_of=card.as_of,
             source=f"{count} x {card.usd.mid:,} USD per module + {base.mid:,} USD chassis, CPUs and RAM; module: {card.source}",
         )

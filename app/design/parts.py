@@ -17,6 +17,8 @@ class UnitPrice:
     kind: Kind
     as_of: str
     source: str
+    comparable: bool = False
+    """True: no price is published for the item itself; taken from comparable ones, wide range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ def test_estimate_from_the_most_alike_gpu_says_so() -> None:
     # L4 from the RTX A6000: (24 x 300 x 121) / (48 x 768 x 155) = 0.15247; cube root 0.5343; x 4,000 = 2,137
     found = book().card(L4)
     assert found is not None
-    assert found.kind == "estimate"
+    assert (found.kind, found.comparable) == ("estimate", True)
     assert float(found.usd.mid) == pytest.approx(2137, abs=1)
     assert float(found.usd.low) < 0.6 * float(found.usd.mid)
     assert "no published price" in found.source
