@@ -67,6 +67,16 @@ class ModelShape:
     """Longest context the model was made for; 0 = not known."""
     native_precision: str = "bf16"
     """Precision the published checkpoint ships in."""
+    expert_hidden: int = 0
+    """Width experts run at where it differs from ``hidden`` (latent MoE); 0 = ``hidden``."""
+    shared_ffn: int = 0
+    """Inner width of a shared expert where it differs from ``moe_ffn``."""
+    gated_attention: bool = False
+    """The attention output is gated by a second projection as wide as the query."""
+    shared_kv: bool = False
+    """One projection serves as key and value."""
+    other_params_b: float = 0.0
+    """Parameters the components above do not describe (NAS-pruned widths, index heads, MTP), billions."""
     vision_params_b: float = 0.0
     """Vision tower and projector, billions of parameters."""
     params_b: float

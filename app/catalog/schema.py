@@ -194,7 +194,7 @@ class CloudPrice(Row):
     provider: str
     instance: str
     gpu_id: str = Field(default="", description="Catalogue GPU; empty = not in the catalogue")
-    gpu: str
+    gpu: str = Field(default="", description="As the provider names it; empty = not stated")
     gpus: int | None = None
     interconnect: str = ""
     on_demand_usd_per_hour: Decimal | None = None
@@ -218,3 +218,11 @@ class ApiPrice(Row):
     batch_output_usd_per_million: Decimal | None = None
     max_input_tokens: int | None = None
     licence: Literal["open", "closed", "unknown"] = "unknown"
+
+
+class ModelSource(Row):
+    """Where a model's shape comes from; the shape itself is :class:`app.catalog.model_shape.ModelShape`."""
+
+    family: str = ""
+    licence: str = ""
+    params_basis: str = ""

@@ -1,0 +1,380 @@
+"""The workload profile: what a customer states, validated. Public format; units are in the names.
+
+Field descriptions serve form help, OpenAPI and docs alike.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+
+from app.ranges import Range
+
+MAX_BODY_BYTES = 1_000_000
+MAX_DEPTH = 32
+MAX_LIST = 100
+MAX_CONFIG_KEYS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One problem: which field, what is wrong and what to try, and the limit that was broken."""
+
+    field: str
+    message: str
+    limit: str = ""
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used; ``errors`` name every field at fault."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
+        self.errors = errors
+
+
+def _as_range(value: Any) -> Any:
+    """A bare number becomes an exact range; booleans and text are refused as numbers."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, or an object with low, mid and high")
+    if isinstance(value, int | float):
+        return {"low": value, "mid": value, "high": value}
+    return value
+
+
+def _demand(maximum: float, *, zero: bool = False) -> Any:
+    """A demand number: a number or {low, mid, high}, above 0 (or from 0) and at most ``maximum``."""
+
+    def check(value: Range) -> Range:
+        if value.low < 0 or (value.low == 0 and not zero) or value.high > maximum:
+            bound = "at least 0" if zero else "greater than 0"
+            raise ValueError(f"must be {bound} and at most {maximum:,.15g}")
+        return value
+
+    from pydantic import AfterValidator
+
+    return Annotated[Range, BeforeValidator(_as_range), AfterValidator(check)]
+
+
+def _number(maximum: float, *, minimum: float = 0.0, zero: bool = False) -> Any:
+    """A plain finite number within limits; a boolean or text is refused."""
+    bounds = Field(ge=minimum, le=maximum, strict=True) if zero or minimum > 0 else Field(gt=minimum, le=maximum, strict=True)
+    return Annotated[float, bounds, Field(allow_inf_nan=False)]
+
+
+class Part(BaseModel):
+    """Base of every part: frozen, unknown fields refused, no NaN or infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+Text = Annotated[str, Field(max_length=200)]
+ShortText = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class ModelChoice(Part):
+    """The model: a catalogue or Hugging Face id, a published config.json, or a size."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(default=None, description="Catalogue or Hugging Face id, such as meta-llama/Llama-3.3-70B-Instruct")
+    hf_config: dict[str, Any] | None = Field(default=None, description="A config.json as published")
+    params_b: _number(100_000) | None = Field(default=None, description="Size, billions of parameters")  # type: ignore[valid-type]
+    active_params_b: _number(100_000) | None = Field(default=None, description="Parameters used per token, billions (mixture of experts)")  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ModelChoice:
+        if self.id is None and self.hf_config is None and self.params_b is None:
+            raise ValueError("name the model by id, paste its hf_config, or give params_b")
+        if self.id is not None and (self.hf_config is not None or self.params_b is not None):
+            raise ValueError("give only one of id, hf_config and params_b (params_b may stand beside hf_config)")
+        if self.active_params_b is not None and self.params_b is not None and self.active_params_b > self.params_b:
+            raise ValueError("active_params_b must be at most params_b")
+        return self
+
+
+class Precision(Part):
+    """Number formats; auto takes what the checkpoint ships in."""
+
+    weights: Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4", "fp4"] = Field(default="auto", description="Weights when serving, or of a frozen base")
+    kv_cache: Literal["auto", "bf16", "fp8"] = Field(default="auto", description="KV cache when serving")
+    training: Literal["auto", "bf16", "fp8"] = Field(default="auto", description="Arithmetic when training")
+
+
+class People(Part):
+    """Heads instead of requests in flight, for those who know only heads."""
+
+    count: _demand(100_000_000) = Field(description="People who have access")  # type: ignore[valid-type]
+    active_share: _demand(1.0) | None = Field(default=None, description="Share of them active in the busy hour, 0 to 1")  # type: ignore[valid-type]
+    requests_per_active_hour: _demand(100_000) | None = Field(default=None, description="Requests an active person sends in that hour")  # type: ignore[valid-type]
+
+
+class Serving(Part):
+    """Online requests."""
+
+    concurrent_users: _demand(10_000_000) | None = Field(default=None, description="Requests in flight at the peak")  # type: ignore[valid-type]
+    requests_per_s: _demand(10_000_000) | None = Field(default=None, description="Requests per second at the peak")  # type: ignore[valid-type]
+    tokens_per_day: _demand(1e16) | None = Field(default=None, description="Output tokens per day")  # type: ignore[valid-type]
+    people: People | None = Field(default=None, description="Heads, turned into requests in flight")
+    input_tokens: _demand(10_000_000) | None = Field(default=None, description="Tokens of a prompt, mean")  # type: ignore[valid-type]
+    output_tokens: _demand(10_000_000, zero=True) | None = Field(default=None, description="Tokens of an answer, mean")  # type: ignore[valid-type]
+    shared_prefix_tokens: _number(10_000_000, zero=True) = Field(default=0.0, description="Tokens at the start of every prompt that are the same")  # type: ignore[valid-type]
+    max_context_tokens: _number(100_000_000) | None = Field(default=None, description="Longest prompt plus answer to serve")  # type: ignore[valid-type]
+    ttft_ms: _number(86_400_000) | None = Field(default=None, description="Limit on time to first token, ms")  # type: ignore[valid-type]
+    tpot_ms: _number(3_600_000) | None = Field(default=None, description="Limit on time per output token after the first, ms")  # type: ignore[valid-type]
+    percentile: _number(99.99, minimum=1.0) = Field(default=95.0, description="Percentile at which the limits must hold")  # type: ignore[valid-type]
+    engine: Literal["auto", "vllm", "sglang", "tensorrt_llm"] = Field(default="auto", description="Serving engine")
+    engine_version: ShortText = Field(default="", description="Engine version; empty = the newest calibrated")
+    images_per_request: _number(1_000, zero=True) = Field(default=0.0, description="Images in a request")  # type: ignore[valid-type]
+    image_pixels: _number(1e9) | None = Field(default=None, description="Pixels of an image")  # type: ignore[valid-type]
+    turns: _number(10_000, minimum=1.0) = Field(default=1.0, description="Turns of a conversation")  # type: ignore[valid-type]
+    new_tokens_per_turn: _number(10_000_000) | None = Field(default=None, description="New prompt tokens each turn adds")  # type: ignore[valid-type]
+    think_time_s: _number(86_400, zero=True) | None = Field(default=None, description="Pause between turns, seconds")  # type: ignore[valid-type]
+    prefix_reuse: _number(1.0, zero=True) = Field(default=0.0, description="Share of prompt tokens found in the cache, 0 to 1")  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _one_load(self) -> Serving:
+        stated = [name for name in ("concurrent_users", "requests_per_s", "tokens_per_day", "people") if getattr(self, name) is not None]
+        if len(stated) > 1:
+            raise ValueError(f"state the load once: {' and '.join(stated)} were all given; keep one")
+        if self.max_context_tokens is not None and self.input_tokens is not None:
+            needed = self.input_tokens.mid + (self.output_tokens.mid if self.output_tokens is not None else 0.0)
+            if self.max_context_tokens < needed:
+                raise ValueError(f"max_context_tokens must be at least input_tokens + output_tokens = {needed:,.0f}")
+        return self
+
+
+class Batch(Part):
+    """Work without a waiting user."""
+
+    tokens_total: _demand(1e18) | None = Field(default=None, description="All tokens, prompt and answer")  # type: ignore[valid-type]
+    items: _demand(1e15) | None = Field(default=None, description="Documents, images or recordings")  # type: ignore[valid-type]
+    input_tokens: _demand(10_000_000) | None = Field(default=None, description="Tokens of an item")  # type: ignore[valid-type]
+    output_tokens: _demand(10_000_000, zero=True) | None = Field(default=None, description="Tokens written per item")  # type: ignore[valid-type]
+    deadline_h: _number(1_000_000) | None = Field(default=None, description="Hours it may take")  # type: ignore[valid-type]
+
+
+class Training(Part):
+    """LLM training or fine-tuning."""
+
+    tokens_b: _demand(10_000_000) | None = Field(default=None, description="Tokens of one epoch, billions")  # type: ignore[valid-type]
+    epochs: _number(10_000) = Field(default=1.0, description="Passes over the data")  # type: ignore[valid-type]
+    deadline_days: _number(100_000) | None = Field(default=None, description="Days it may take")  # type: ignore[valid-type]
+    seq_len: Annotated[int, Field(ge=1, le=10_000_000, strict=True)] | None = Field(default=None, description="Tokens per sequence")
+    global_batch_tokens: _number(1e12) | None = Field(default=None, description="Tokens per optimizer step")  # type: ignore[valid-type]
+    optimizer: Literal["adamw", "adamw_8bit", "adafactor", "sgd", "muon"] = Field(default="adamw", description="Optimizer")
+    lora_rank: Annotated[int, Field(ge=1, le=65_536, strict=True)] | None = Field(default=None, description="Rank of the adapters")
+    quantized_base: StrictBool = Field(default=False, description="Frozen base in 4 bits (QLoRA)")
+
+
+class VisionTraining(Part):
+    """Training of an image model."""
+
+    images_m: _demand(10_000_000) = Field(description="Images, millions")  # type: ignore[valid-type]
+    epochs: _number(100_000) = Field(default=1.0, description="Passes over the data")  # type: ignore[valid-type]
+    deadline_days: _number(100_000) | None = Field(default=None, description="Days it may take")  # type: ignore[valid-type]
+    flop_per_image_g: _number(1e9) | None = Field(default=None, description="Forward pass of one image, GFLOP")  # type: ignore[valid-type]
+    params_m: _number(1e8) | None = Field(default=None, description="Parameters, millions")  # type: ignore[valid-type]
+    sample_mb: _number(1e6) | None = Field(default=None, description="Size of a stored image, MB")  # type: ignore[valid-type]
+
+
+class Hpc(Part):
+    """Simulation."""
+
+    code: Literal["gromacs", "lammps", "amber", "namd", "openfoam", "fluent", "vasp", "wrf", "custom"] = Field(default="custom", description="Application")
+    problem_size_m: _number(1e9) | None = Field(default=None, description="Atoms or cells, millions")  # type: ignore[valid-type]
+    memory_gb: _number(1e9) | None = Field(default=None, description="Memory of one run, GB")  # type: ignore[valid-type]
+    halo_fraction: _number(1.0, zero=True) | None = Field(default=None, description="Share of cells exchanged with neighbours each step")  # type: ignore[valid-type]
+    deadline_h: _number(1_000_000) | None = Field(default=None, description="Hours one run may take")  # type: ignore[valid-type]
+    runs_per_day: _number(10_000_000) | None = Field(default=None, description="Runs per day")  # type: ignore[valid-type]
+    mpi: StrictBool = Field(default=False, description="One run may spread over several GPUs")
+    fp64: StrictBool = Field(default=False, description="Double precision is needed")
+
+
+class DataScience(Part):
+    """Tables and analytics on GPUs."""
+
+    dataset_gb: _demand(1e9) = Field(description="Data worked on at once, GB")  # type: ignore[valid-type]
+    users: _number(1_000_000) = Field(default=1.0, description="People at work at the same time")  # type: ignore[valid-type]
+    in_memory: StrictBool = Field(default=True, description="The data must fit the GPUs' memory")
+
+
+class Owned(Part):
+    """Hardware already paid for."""
+
+    gpu: ShortText = Field(description="GPU, catalogue id")
+    count: Annotated[int, Field(ge=1, le=1_000_000, strict=True)] = Field(description="GPUs in all")
+    per_server: Annotated[int, Field(ge=1, le=1_000, strict=True)] | None = Field(default=None, description="GPUs in one server")
+    link: Literal["none", "pcie", "nvlink_bridge", "nvswitch"] | None = Field(default=None, description="Link between them")
+    pcie_gen: Annotated[int, Field(ge=2, le=7, strict=True)] | None = Field(default=None, description="PCIe generation of the slots")
+    pcie_lanes: Literal[1, 2, 4, 8, 16] | None = Field(default=None, description="Lanes of the slots")
+    p2p: Literal["yes", "no", "unknown"] = Field(default="unknown", description="Whether GPUs reach each other directly over PCIe")
+    bought: date | None = Field(default=None, description="Date of purchase")
+
+
+class Constraints(Part):
+    """Limits and wishes."""
+
+    deployment: Literal["on_prem", "cloud", "either"] = Field(default="either", description="Where it may run")
+    gpus: Annotated[tuple[ShortText, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="Only these GPUs")
+    exclude_gpus: Annotated[tuple[ShortText, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="None of these GPUs")
+    vendors: Annotated[tuple[Literal["nvidia", "amd", "intel"], ...], Field(max_length=3)] = Field(default=(), description="Only these makers")
+    max_gpus: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = Field(default=None, description="GPUs at most; 0 = none")
+    budget_usd: _number(1e12) | None = Field(default=None, description="Purchase budget, USD")  # type: ignore[valid-type]
+    rack_power_kw: _number(10_000) | None = Field(default=None, description="Power of one rack, kW")  # type: ignore[valid-type]
+    cooling: Literal["air", "liquid", "any"] = Field(default="any", description="Cooling of the room")
+    existing_network: Literal["none", "1gbe", "10gbe", "25gbe", "100gbe", "200gbe", "400gbe", "800gbe", "ib_hdr", "ib_ndr", "ib_xdr"] = Field(default="none", description="Network in place between servers")
+    network_preference: Literal["any", "infiniband", "ethernet"] = Field(default="any", description="Network wanted between servers")
+    availability: Literal["none", "n_plus_1", "2n"] = Field(default="none", description="Redundancy")
+    growth_per_year: _number(100.0, zero=True) = Field(default=0.0, description="Growth of the load per year, 0.3 = 30%")  # type: ignore[valid-type]
+    horizon_years: _number(20.0, minimum=0.25) = Field(default=3.0, description="Years the cost is counted over")  # type: ignore[valid-type]
+    region: ShortText | None = Field(default=None, description="Country or region of the site")
+    electricity_usd_per_kwh: _number(10.0, zero=True) | None = Field(default=None, description="Price of electricity, USD per kWh")  # type: ignore[valid-type]
+    objective: Literal["cost", "latency", "energy", "time"] = Field(default="cost", description="What to optimise")
+    air_gapped: StrictBool = Field(default=False, description="No connection to the outside")
+    owned: Annotated[tuple[Owned, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="Hardware already paid for")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Constraints:
+        both = sorted(set(self.gpus) & set(self.exclude_gpus))
+        if both:
+            raise ValueError(f"{', '.join(both)} is both in gpus and in exclude_gpus; take it out of one")
+        if self.air_gapped and self.deployment == "cloud":
+            raise ValueError("air_gapped and deployment cloud contradict each other; drop one")
+        return self
+
+
+Workload = Literal[
+    "pretraining", "finetuning", "lora", "online_inference", "batch_inference", "embedding",
+    "image_generation", "speech", "vision_training", "hpc", "data_science",
+]  # fmt: skip
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "pretraining": ("training",),
+    "finetuning": ("training",),
+    "lora": ("training",),
+    "online_inference": ("serving",),
+    "batch_inference": ("batch",),
+    "embedding": ("serving", "batch"),
+    "image_generation": ("serving", "batch"),
+    "speech": ("serving", "batch"),
+    "vision_training": ("vision_training",),
+    "hpc": ("hpc",),
+    "data_science": ("data_science",),
+}
+"""The parts each workload reads; one of them must be there."""
+
+NEEDS_MODEL = ("pretraining", "finetuning", "lora", "online_inference", "batch_inference", "embedding", "image_generation", "speech")
+
+
+class WorkloadProfile(Part):
+    """A customer's workload."""
+
+    name: Text = Field(default="", description="A name for this profile")
+    workload: Workload = Field(description="Kind of work")
+    model: ModelChoice | None = Field(default=None, description="The model")
+    precision: Precision = Field(default=Precision(), description="Number formats")
+    serving: Serving | None = Field(default=None, description="Online requests")
+    batch: Batch | None = Field(default=None, description="Work without a waiting user")
+    training: Training | None = Field(default=None, description="LLM training")
+    vision_training: VisionTraining | None = Field(default=None, description="Image-model training")
+    hpc: Hpc | None = Field(default=None, description="Simulation")
+    data_science: DataScience | None = Field(default=None, description="Tables and analytics")
+    constraints: Constraints = Field(default=Constraints(), description="Limits and wishes")
+
+    @model_validator(mode="after")
+    def _complete(self) -> WorkloadProfile:
+        if self.workload in NEEDS_MODEL and self.model is None:
+            raise ValueError(f"model: {self.workload} needs a model; give its id, hf_config or params_b")
+        wanted = PARTS[self.workload]
+        if all(getattr(self, name) is None for name in wanted):
+            raise ValueError(f"{wanted[0]}: {self.workload} needs {' or '.join(wanted)} with its demand number")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The profile as JSON, without what was left out; reads back to the same profile."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def parse_profile(raw: bytes | str | dict[str, Any]) -> WorkloadProfile:
+    """A profile from JSON text or an object.
+
+    Raises:
+        ProfileError: naming every field at fault. Size and depth are checked before anything else.
+    """
+    if isinstance(raw, bytes | str):
+        raw = _loaded(raw)
+    if not isinstance(raw, dict):
+        raise ProfileError([FieldError("profile", "must be a JSON object")])
+    _check_depth(raw)
+    try:
+        return WorkloadProfile.model_validate(raw)
+    except ValidationError as error:
+        raise ProfileError(profile_errors(error)) from None
+
+
+def _loaded(raw: bytes | str) -> Any:
+    if len(raw) > MAX_BODY_BYTES:
+        raise ProfileError([FieldError("profile", "is too large; send the profile alone", f"{MAX_BODY_BYTES:,} bytes")])
+    depth = deepest = 0
+    for character in raw if isinstance(raw, str) else raw.decode("utf-8", "replace"):
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    if deepest > 4 * MAX_DEPTH:
+        raise ProfileError([FieldError("profile", "is nested too deeply", f"{MAX_DEPTH} levels")])
+    try:
+        return json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ProfileError([FieldError("profile", f"is not valid JSON: {error}")]) from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number here")
+
+
+def _check_depth(value: Any) -> None:
+    """Iterative, so that hostile nesting cannot exhaust the stack."""
+    stack: list[tuple[Any, int]] = [(value, 1)]
+    seen = 0
+    while stack:
+        item, depth = stack.pop()
+        seen += 1
+        if depth > MAX_DEPTH:
+            raise ProfileError([FieldError("profile", "is nested too deeply", f"{MAX_DEPTH} levels")])
+        if seen > 50_000:
+            raise ProfileError([FieldError("profile", "has too many values", "50,000 values")])
+        if isinstance(item, dict):
+            stack.extend((child, depth + 1) for child in item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend((child, depth + 1) for child in item)
+
+
+def profile_errors(error: ValidationError) -> list[FieldError]:
+    """Field, message and limit of every problem pydantic found."""
+    found: list[FieldError] = []
+    for item in error.errors(include_url=False):
+        path = ".".join(str(step) for step in item["loc"] if step != "function-after[check(), Range]") or "profile"
+        context = item.get("ctx") or {}
+        limit = next((f"{key} {context[key]}" for key in ("le", "ge", "gt", "lt", "max_length", "min_length", "expected") if key in context), "")
+        found.append(FieldError(path, _message(item, path), limit))
+    return found
+
+
+def _message(item: Any, path: str) -> str:
+    if item["type"] == "extra_forbidden":
+        near = get_close_matches(path.rsplit(".", 1)[-1], _known_names(), n=1)
+        return "is not a known field" + (f"; did you mean {near[0]}?" if near else "")
+    if item["type"] == "missing":
+        return "is required"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _known_names() -> list[str]:
+    models = (WorkloadProfile, ModelChoice, Precision, Serving, People, Batch, Training, VisionTraining, Hpc, DataScience, Owned, Constraints)
+    return sorted({name for model in models for name in model.model_fields})
