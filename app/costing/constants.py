@@ -43,10 +43,13 @@ SUPPORT_FRACTION_PER_YEAR = (0.012, 0.05, 0.10)
 
 STAFF_USD_PER_YEAR = 185_000 * 1.3
 """One operations engineer: 185,000 USD salary (US salary guide 2026) x 1.3 employment overhead (1.25-1.4, Epoch AI)."""
-STAFF_FTE_PER_8_GPUS = 0.25
+STAFF_FTE_PER_NODE = 0.25
 """One 8-GPU node on its own (buy-or-rent model, 2026-03)."""
-GPUS_PER_FTE_AT_SCALE = 600.0
-"""50-100 eight-GPU servers per engineer at scale (2026 guide): 75 x 8."""
+NODES_PER_FTE_AT_SCALE = 75.0
+"""50-100 eight-GPU servers per engineer at scale (2026 guide)."""
+NODE_KW = 10.2
+"""Nameplate of that node (DGX H100). Smaller and larger machines count as nodes by their nameplate, so that a
+workstation of 1 kW takes an hour a week and a 132 kW rack counts as thirteen nodes. Assumption: attention follows size."""
 
 GPU_FAILURES_PER_YEAR = (0.025, 0.04, 0.06)
 """Permanent failures, share of GPUs a year (2.5-6%, research note 2026). Repair cost beyond warranty is this share

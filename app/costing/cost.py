@@ -145,16 +145,15 @@ def owning_cost(
     *,
     gpus: int,
     load: Load,
-    staff_units: float | None = None,
 ) -> CostSummary:
     """Cost of buying and running what the bill lists, nothing compared.
 
-    gpus: for the cost per GPU-hour, 0 without GPUs; staff_units: what the staff looks after, in GPUs (defaults to ``gpus``).
+    gpus: for the cost per GPU-hour; 0 without GPUs.
     """
     horizon = _horizon(constraints)
     rate = _electricity(constraints, catalog)
     capex, complete = total_usd(bill)
-    parts = opex_parts(bill, facility, rate, horizon, gpus if staff_units is None else staff_units)
+    parts = opex_parts(bill, facility, rate, horizon)
     residual = residual_usd(bill, horizon)
     opex = Usd.total(parts.values())
     tco = _tco(capex, residual, opex, horizon)
@@ -198,7 +197,7 @@ def _rental_cost(own: CostSummary, offer: CloudOffer | None, load: Load, gpus: i
     )
 
 
-def opex_parts(bill: tuple[Line, ...], facility: FacilityPlan, rate: Rate, horizon_years: float, gpus: float) -> dict[str, Usd]:
+def opex_parts(bill: tuple[Line, ...], facility: FacilityPlan, rate: Rate, horizon_years: float) -> dict[str, Usd]:
     """Running cost by part, USD per year."""
     hardware = _sum(bill, lambda item: item.category not in NOT_HARDWARE)
     gpu_hardware = _sum(bill, lambda item: item.category in GPU_LINES)
@@ -206,7 +205,7 @@ def opex_parts(bill: tuple[Line, ...], facility: FacilityPlan, rate: Rate, horiz
     energy = tuple(energy_usd_per_year(facility.it_kw, facility.pue, price) for price in prices)
     rented_kw = 0.0 if facility.cooling_class == "office" else facility.peak_kw
     space = tuple(rented_kw * price * MONTHS_PER_YEAR for price in COLOCATION_USD_PER_KW_MONTH)
-    staff = staff_fte(gpus) * STAFF_USD_PER_YEAR
+    staff = staff_fte(facility.peak_kw) * STAFF_USD_PER_YEAR
     support = tuple(hardware[end] * SUPPORT_FRACTION_PER_YEAR[end] for end in ENDS)
     failures = tuple(gpu_hardware[end] * GPU_FAILURES_PER_YEAR[end] * UNCOVERED_FAILURE_FRACTION for end in ENDS)
     return {

@@ -68,5 +68,5 @@ def cpu_design(
     if servers > 1:
         hardware.append(line("switch", "Top-of-rack switch, 48 ports 25 GbE", math.ceil(servers / 40), book.part("management_switch")))
     bill = (*hardware, *installation_line(hardware))
-    cost = owning_cost(bill, facility, constraints, catalog, gpus=0, load=load or Load(), staff_units=float(servers))
+    cost = owning_cost(bill, facility, constraints, catalog, gpus=0, load=load or Load())
     return CpuDesign(bill=bill, facility=facility, cost=cost)

@@ -70,6 +70,13 @@ WHOLE_SERVER_ROWS: dict[tuple[str, int], RowKey] = {
 }
 """Price of a complete machine, by catalogue GPU id and GPUs in it."""
 
+RACK_SCALE_GPUS = 72
+ALL_IN_RACK = RowKey("rack-scale", "GB200 NVL72 all-in (network, storage, install)")
+BARE_RACK = RowKey("planning-band", "GB200 NVL72 rack")
+"""Two readings of one rack-scale machine. The bare one leaves out liquid loop, power shelves and integration, the other holds
+network and storage besides; by the rule for conflicting readings a rack is priced at their geometric mean, as a factor
+on the bare price that serves every rack of its kind."""
+
 WHOLE_RANGE = (0.8, 1.25)
 """Range put around a complete-machine price that has one reading: the spread of the 8x H100 band (230-375 on 290)."""
 SINGLE_READING_RANGE = (0.85, 1.2)

@@ -104,19 +104,20 @@ class PriceBook:
         ends = (float(end) / count for end in (kit.usd.low, kit.usd.mid, kit.usd.high))
         return UnitPrice(usd=Usd.of(*ends), kind="derived", as_of=kit.as_of, source=f"{kit.usd.mid:,} USD / {count}: {kit.source}")
 
-    def _estimated_card(self, gpu: Gpu) -> UnitPrice | None:
-        """From the most alike GPU with a published price, scaled by what buyers pay for.
+    def alike(self, gpu: Gpu) -> tuple[Gpu, float] | None:
+        """The most alike GPU with a published price, and how much more ``gpu`` is worth; None when it has its own price."""
+        if gpu.id in market.CARD_ROWS or gpu.id in market.KIT_ROWS or gpu.id in self._overrides:
+            return None
+        other = self._nearest(gpu)
+        return (other, _worth_ratio(gpu, other)) if other is not None else None
 
-        price = price_ref x (memory / memory_ref x bandwidth / bandwidth_ref x BF16 rate / rate_ref)^(1/3): the
-        geometric mean of the three ratios, which the published rows follow within ESTIMATE_RANGE.
-        """
-        if gpu.lifecycle == "cloud_only" or gpu.form_factor == "cloud" or _worth(gpu) is None:
+    def _estimated_card(self, gpu: Gpu) -> UnitPrice | None:
+        """From the most alike GPU with a published price, scaled by what buyers pay for (:func:`_worth_ratio`)."""
+        other = self._nearest(gpu)
+        price = self._published_card(other.id) if other is not None else None
+        if other is None or price is None:
             return None
-        nearest = self._nearest(gpu)
-        if nearest is None:
-            return None
-        other, price = nearest
-        factor = ((_worth(gpu) or 1.0) / (_worth(other) or 1.0)) ** (1 / 3)
+        factor = _worth_ratio(gpu, other)
         mid = float(price.usd.mid) * factor
         low, high = market.ESTIMATE_RANGE
         return UnitPrice(
@@ -127,41 +128,40 @@ class PriceBook:
             source=f"no published price; {other.name} at {price.usd.mid:,} USD x {factor:.2f} (memory, bandwidth, speed): {price.source}",
         )
 
-    def _nearest(self, gpu: Gpu) -> tuple[Gpu, UnitPrice] | None:
-        """The published GPU with the least distance in log memory, bandwidth and speed, in years, class and vendor."""
+    def _nearest(self, gpu: Gpu) -> Gpu | None:
+        """The published GPU with the least distance; None for what is not sold or has no memory figure."""
+        if gpu.lifecycle == "cloud_only" or gpu.form_factor == "cloud" or gpu.memory_gb is None:
+            return None
         best: tuple[float, str] | None = None
         for other_id in (*market.CARD_ROWS, *market.KIT_ROWS):
             other = self._gpus.get(other_id)
-            if other is None or other_id == gpu.id or _worth(other) is None:
+            if other is None or other_id == gpu.id or other.memory_gb is None or self._published_card(other_id) is None:
                 continue
             candidate = (_distance(gpu, other), other_id)
             if best is None or candidate < best:
                 best = candidate
-        if best is None:
-            return None
-        other = self._gpus[best[1]]
-        price = self._published_card(other.id)
-        return (other, price) if price is not None else None
+        return self._gpus[best[1]] if best is not None else None
 
 
-def _figures_of(gpu: Gpu) -> tuple[float, float, float] | None:
-    """Memory GB, bandwidth GB/s, dense BF16 (else FP16) TFLOPS; None when one is not known."""
-    speed = gpu.bf16_tflops or gpu.fp16_tflops
-    if gpu.memory_gb is None or gpu.memory_bandwidth_gb_per_s is None or speed is None:
-        return None
-    return gpu.memory_gb, gpu.memory_bandwidth_gb_per_s, speed
+def _ratios(gpu: Gpu, other: Gpu) -> list[float]:
+    """Memory, bandwidth and dense BF16 (else FP16) rate of ``gpu`` over ``other``, as far as both are known."""
+    pairs = (
+        (gpu.memory_gb, other.memory_gb),
+        (gpu.memory_bandwidth_gb_per_s, other.memory_bandwidth_gb_per_s),
+        (gpu.bf16_tflops or gpu.fp16_tflops, other.bf16_tflops or other.fp16_tflops),
+    )
+    return [mine / its for mine, its in pairs if mine is not None and its is not None]
 
 
-def _worth(gpu: Gpu) -> float | None:
-    """Product of what is paid for."""
-    figures = _figures_of(gpu)
-    return math.prod(figures) if figures is not None else None
+def _worth_ratio(gpu: Gpu, other: Gpu) -> float:
+    """Geometric mean of the ratios of memory, bandwidth and speed: the published prices follow it within ESTIMATE_RANGE."""
+    ratios = _ratios(gpu, other)
+    return float(math.prod(ratios) ** (1 / len(ratios)))
 
 
 def _distance(gpu: Gpu, other: Gpu) -> float:
     """How unlike two GPUs are: logs of the ratios, 0.15 a year, 2 per class border or vendor."""
-    ours, theirs = _figures_of(gpu) or (1.0, 1.0, 1.0), _figures_of(other) or (1.0, 1.0, 1.0)
-    ratios = sum(abs(math.log(mine / its)) for mine, its in zip(ours, theirs, strict=True))
+    ratios = sum(abs(math.log(ratio)) for ratio in _ratios(gpu, other))
     borders = (_module(gpu) != _module(other)) + ((gpu.form_factor == "consumer") != (other.form_factor == "consumer"))
     return ratios + 0.15 * abs(gpu.year - other.year) + 2.0 * (borders + (gpu.vendor != other.vendor))
 

@@ -96,7 +96,6 @@ def quick_usd(
         average_kw=average_kw,
         peak_kw=peak_kw,
         hardware_usd=hardware + network_usd,
-        staff=staff_fte(sized.gpus),
         usd_per_kwh=electricity_usd_per_kwh,
         rented_space=platform.server is None or platform.server.form not in ("tower", "desktop"),
     )
@@ -122,21 +121,18 @@ def quick_cpu_usd(
         average_kw=power.typical_w * servers / 1000,
         peak_kw=power.peak_w * servers / 1000,
         hardware_usd=hardware,
-        staff=staff_fte(servers),
         usd_per_kwh=electricity_usd_per_kwh,
     )
     return _over_horizon(hardware * (1 + INSTALLATION_FRACTION[1]), yearly, horizon_years, False)
 
 
-def running_usd_per_year(
-    *, average_kw: float, peak_kw: float, hardware_usd: float, staff: float, usd_per_kwh: float, rented_space: bool = True
-) -> float:
+def running_usd_per_year(*, average_kw: float, peak_kw: float, hardware_usd: float, usd_per_kwh: float, rented_space: bool = True) -> float:
     """Energy, space, support, uncovered failures and staff, typical values, USD per year."""
     energy = energy_usd_per_year(average_kw, QUICK_PUE, usd_per_kwh)
     space = peak_kw * COLOCATION_USD_PER_KW_MONTH[1] * MONTHS_PER_YEAR if rented_space else 0.0
     support = hardware_usd * SUPPORT_FRACTION_PER_YEAR[1]
     failures = hardware_usd * GPU_FAILURES_PER_YEAR[1] * UNCOVERED_FAILURE_FRACTION
-    return energy + space + support + failures + staff * STAFF_USD_PER_YEAR
+    return energy + space + support + failures + staff_fte(peak_kw) * STAFF_USD_PER_YEAR
 
 
 def _terms(constraints: Constraints | None, catalog: Catalog | None) -> tuple[float, float]:

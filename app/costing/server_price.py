@@ -24,6 +24,8 @@ class CardPrices(Protocol):
 
     def override(self, item_id: str) -> UnitPrice | None: ...
 
+    def alike(self, gpu: Gpu) -> tuple[Gpu, float] | None: ...
+
 
 def server_parts(book: CardPrices, server: Server | None, gpu: Gpu, gpus_per_server: int) -> ServerParts:
     """Parts of one server with ``gpus_per_server`` of ``gpu``; see :class:`app.design.parts.ServerParts`."""
@@ -45,9 +47,42 @@ def server_parts(book: CardPrices, server: Server | None, gpu: Gpu, gpus_per_ser
 
 
 def _whole_price(book: CardPrices, gpu: Gpu, count: int) -> UnitPrice | None:
-    """Price of a complete machine from its own row."""
-    key = market.WHOLE_SERVER_ROWS.get((gpu.id, count))
-    return book.row_price(key, market.WHOLE_RANGE) if key is not None else None
+    """Price of a complete machine: its own row, for racks with integration, or the machine of the most alike GPU."""
+    own = _whole_row(book, gpu.id, count)
+    if own is not None:
+        return own
+    alike = book.alike(gpu)
+    reference = _whole_row(book, alike[0].id, count) if alike is not None else None
+    if alike is None or reference is None:
+        return None
+    other, factor = alike
+    low, high = market.ESTIMATE_RANGE
+    mid = float(reference.usd.mid) * factor
+    return UnitPrice(
+        usd=Usd.of(mid * low, mid, mid * high),
+        kind="estimate",
+        as_of=reference.as_of,
+        comparable=True,
+        source=f"no published price; machine with {other.name} at {reference.usd.mid:,} USD x {factor:.2f}: {reference.source}",
+    )
+
+
+def _whole_row(book: CardPrices, gpu_id: str, count: int) -> UnitPrice | None:
+    key = market.WHOLE_SERVER_ROWS.get((gpu_id, count))
+    price = book.row_price(key, market.WHOLE_RANGE) if key is not None else None
+    if price is None or count < market.RACK_SCALE_GPUS:
+        return price
+    all_in, bare = book.row_price(market.ALL_IN_RACK), book.row_price(market.BARE_RACK)
+    if all_in is None or bare is None:
+        return price
+    ratio = float(all_in.usd.mid) / float(bare.usd.mid)
+    mid = float(price.usd.mid) * math.sqrt(ratio)
+    return UnitPrice(
+        usd=Usd.of(min(float(price.usd.low), mid), mid, max(float(price.usd.mid) * ratio, mid)),
+        kind="derived",
+        as_of=price.as_of,
+        source=f"{price.usd.mid:,} USD bare rack x {math.sqrt(ratio):.2f} (geometric mean with the all-in price): {price.source}",
+    )
 
 
 def _module_server(name: str, gpu: Gpu, count: int, card: UnitPrice | None) -> ServerParts:

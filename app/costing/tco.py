@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from app.costing.constants import GPUS_PER_FTE_AT_SCALE, HOURS_PER_MONTH, STAFF_FTE_PER_8_GPUS
+from app.costing.constants import HOURS_PER_MONTH, NODE_KW, NODES_PER_FTE_AT_SCALE, STAFF_FTE_PER_NODE
 from app.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 NO_INTEREST = 1e-12
@@ -39,17 +39,17 @@ def energy_usd_per_year(it_kw: float, pue: float, usd_per_kwh: float) -> float:
     return it_kw * pue * HOURS_PER_YEAR * usd_per_kwh
 
 
-def staff_fte(gpus: float) -> float:
-    """Operations staff for an installation of ``gpus`` GPUs, full-time equivalents.
+def staff_fte(peak_kw: float) -> float:
+    """Operations staff for an installation of ``peak_kw`` nameplate, full-time equivalents.
 
-    0.25 for one 8-GPU node, proportionally less below it, growing with the square root above it (a second
-    node costs less attention than the first), but never below one per 600 GPUs. The exponent is an
-    assumption that passes the published points: 0.25 at 8 GPUs, 0.5-1.5 at 4-8 servers, one per 50-100
-    servers in large fleets.
+    nodes = kW / 10.2 (the nameplate of an eight-GPU node). 0.25 for one node, proportionally less below it,
+    growing with the square root above it (a second node costs less attention than the first), but never below
+    one per 75 nodes. The exponent is an assumption that passes the published points: 0.25 for one node, 0.5-1.5
+    for 4-8 servers, one per 50-100 servers in large fleets.
     """
-    nodes = max(gpus, 0.0) / 8
+    nodes = max(peak_kw, 0.0) / NODE_KW
     growth = nodes if nodes < 1 else math.sqrt(nodes)
-    return max(STAFF_FTE_PER_8_GPUS * growth, gpus / GPUS_PER_FTE_AT_SCALE if nodes > 1 else 0.0)
+    return max(STAFF_FTE_PER_NODE * growth, nodes / NODES_PER_FTE_AT_SCALE if nodes > 1 else 0.0)
 
 
 def usd_per_gpu_hour(usd_per_year: float, gpus: float, utilisation: float = 1.0) -> float:

@@ -6,6 +6,7 @@ server, network and cooling, at full use of every hour of the year.
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.catalog.schema import Gpu, Server
 from app.costing.constants import MONTHS_PER_YEAR, OWN_ROOM_USD_PER_KW_MONTH, STAFF_USD_PER_YEAR
-from app.costing.market import RowKey
+from app.costing.market import ALL_IN_RACK, BARE_RACK, RACK_SCALE_GPUS, RowKey
 from app.costing.price_book import PriceBook, price_book
 from app.costing.tco import capital_recovery_factor
 from app.design.power import TYPICAL_OVER_PEAK, server_power
@@ -65,10 +66,9 @@ NETWORK_W_PER_GPU = 3 * 1720 / 64
 
 ALL_IN_GPU = RowKey("all-in", "H100, all-in cluster cost per GPU")
 BARE_H100 = RowKey("planning-band", "8x H100 SXM server, complete")
-ALL_IN_RACK = RowKey("rack-scale", "GB200 NVL72 all-in (network, storage, install)")
-BARE_RACK = RowKey("planning-band", "GB200 NVL72 rack")
-"""Published all-in prices of one server-based and one rack-scale system, against the price of the machine alone: what
-network, storage and installation add, in USD per GPU for servers and as a factor for racks."""
+"""Published all-in prices of one server-based and one rack-scale system against the machine's own price: what network,
+storage and installation add, in USD per GPU for servers and as a factor for racks (whose price in the book is the
+geometric mean of bare and all-in, so that the factor is the root of their ratio)."""
 
 BENCHMARK = "all-in-benchmark"
 GPU_OF = {
@@ -77,7 +77,6 @@ GPU_OF = {
     "a100": "a100-sxm-80gb", "h20": "h20-96gb", "gaudi3": "gaudi3",
 }  # fmt: skip
 """Names the benchmark rows use for the module of a server; the rack-scale names have 72 GPUs."""
-RACK_SCALE_GPUS = 72
 
 
 def gpus_per_system(gpu: Gpu) -> int:
@@ -110,7 +109,7 @@ def all_in_usd_per_gpu(book: PriceBook, gpu: Gpu, server: Server | None) -> floa
     machine = float(sum(prices)) / count
     if count >= RACK_SCALE_GPUS:
         whole, bare = book.row_price(ALL_IN_RACK), book.row_price(BARE_RACK)
-        return machine * float(whole.usd.mid) / float(bare.usd.mid) if whole and bare else None
+        return machine * math.sqrt(float(whole.usd.mid) / float(bare.usd.mid)) if whole and bare else None
     whole, bare = book.row_price(ALL_IN_GPU), book.row_price(BARE_H100)
     return machine + float(whole.usd.mid) - float(bare.usd.mid) / 8 if whole and bare else None
 

@@ -70,17 +70,17 @@ def test_energy_of_a_dgx() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "fte"),
+    ("kw", "fte"),
     [
         (0, 0.0),
-        (4, 0.125),  # half a node
-        (8, 0.25),  # the published single node
-        (48, 0.6124),  # 6 nodes: 0.25 x sqrt(6), inside the published 0.5-1.5
-        (4800, 8.0),  # 600 nodes: one per 600 GPUs is more than 0.25 x sqrt(600) = 6.1
+        (5.1, 0.125),  # half a node of 10.2 kW
+        (10.2, 0.25),  # the published single node
+        (61.2, 0.6124),  # 6 nodes: 0.25 x sqrt(6), inside the published 0.5-1.5
+        (6120, 8.0),  # 600 nodes: one per 75 nodes is more than 0.25 x sqrt(600) = 6.1
     ],
 )
-def test_staff(gpus: float, fte: float) -> None:
-    assert tco.staff_fte(gpus) == pytest.approx(fte, abs=1e-3)
+def test_staff(kw: float, fte: float) -> None:
+    assert tco.staff_fte(kw) == pytest.approx(fte, abs=1e-3)
 
 
 def test_unit_costs() -> None:
@@ -111,6 +111,6 @@ def test_owning_costs_at_least_the_loss_of_value_and_rises_with_price(
 
 
 @given(st.floats(1, 100_000), st.floats(1, 100_000))
-def test_more_gpus_never_need_less_staff(one: float, other: float) -> None:
+def test_more_power_never_needs_less_staff(one: float, other: float) -> None:
     few, many = sorted((one, other))
     assert tco.staff_fte(few) <= tco.staff_fte(many) + 1e-12
