@@ -39,13 +39,21 @@ DAC_100 = RowKey("cable", "100G QSFP28 DAC 1-3 m")
 ACCESS_SWITCH_USD: tuple[tuple[float, tuple[float, float, float]], ...] = (
     (25.0, (1500.0, 3000.0, 8000.0)),
     (100.0, (8000.0, 12_000.0, 25_000.0)),
+    (200.0, (13_000.0, 20_000.0, 40_000.0)),
 )
-"""Ordinary Ethernet switches (48 ports of 1-25 GbE; 32 ports of 100 GbE) have no published row here. Assumption: reseller
-prices of open-network models, wide range."""
+"""Ethernet switches of 48 ports at 1-25 GbE and of 64 ports at 100 or 200 GbE have no published row here. Assumption:
+reseller prices of open-network models and a share of the SN5610's price by capacity; wide range."""
 
-XDR_FACTOR = 2.0
-"""An XDR (800G InfiniBand) or dense 800G switch has no published price: an NDR switch of the same ports, times the
-speed ratio. Assumption."""
+SWITCH_PORTS: dict[str, tuple[tuple[float, int], ...]] = {
+    "infiniband": ((200.0, 40), (400.0, 64), (800.0, 144)),
+    "ethernet": ((25.0, 48), (200.0, 64), (400.0, 128), (800.0, 64)),
+}
+"""Ports of the usual switch by link rate: QM8700, QM9700, Q3400-RA; access, SN4600 class, SN5610 split and whole."""
+
+XDR_FACTOR = 144 * 800 / (64 * 400)
+"""A Q3400-RA has no published price: the QM9700's by capacity, 4.5 times. Assumption."""
+TWIN_1600_FACTOR = 2.0
+"""A 1600G twin transceiver has no published price: two 800G ones. Assumption."""
 
 
 def part_price(book: RowPrices, kind: PartKind, item: str, gbit_per_s: float) -> UnitPrice | None:
@@ -56,8 +64,10 @@ def part_price(book: RowPrices, kind: PartKind, item: str, gbit_per_s: float) ->
         return _switch(book, item, gbit_per_s)
     if kind == "management_switch":
         return _switch(book, "ethernet", 25.0)
-    if kind in ("optic", "cable"):
-        return _cable(book, kind, gbit_per_s)
+    if kind == "optic":
+        return _transceiver(book, gbit_per_s)
+    if kind == "cable":
+        return _cable(book, item, gbit_per_s)
     return _facility(book, kind)
 
 
@@ -88,18 +98,45 @@ def _switch(book: RowPrices, protocol: str, gbit_per_s: float) -> UnitPrice | No
         kind="estimate",
         comparable=True,
         as_of=base.as_of,
-        source=f"no published price; NDR switch x {XDR_FACTOR:g}: {base.source}",
+        source=f"no published price; QM9700 x {XDR_FACTOR:g} by capacity: {base.source}",
     )
 
 
-def _cable(book: RowPrices, kind: PartKind, gbit_per_s: float) -> UnitPrice | None:
-    if kind == "optic" and gbit_per_s > 200:
-        return book.row_price(TRANSCEIVER, (0.7, 4.5))
+def switch_ports(protocol: str, gbit_per_s: float) -> int:
+    """Ports of the usual switch at a link rate."""
+    return next((ports for speed, ports in SWITCH_PORTS[protocol] if gbit_per_s <= speed), 64)
+
+
+def _transceiver(book: RowPrices, gbit_per_s: float) -> UnitPrice | None:
+    """A transceiver: third-party street price, the branded one as the high end."""
+    if gbit_per_s <= 200:
+        return book.row_price(GENERIC_CABLE)
+    base = book.row_price(TRANSCEIVER, (0.7, 4.5))
+    if base is None or gbit_per_s <= 800:
+        return base
+    return UnitPrice(
+        usd=base.usd.times(TWIN_1600_FACTOR),
+        kind="estimate",
+        comparable=True,
+        as_of=base.as_of,
+        source=f"no published price; {TWIN_1600_FACTOR:g} x an 800G transceiver: {base.source}",
+    )
+
+
+def _cable(book: RowPrices, item: str, gbit_per_s: float) -> UnitPrice | None:
+    """A cable: passive fibre and copper up to 200G by their row, faster copper and active optical as a generic cable."""
+    if item == "fibre":
+        fibre = book.row_price(DAC_200)
+        return (
+            None
+            if fibre is None
+            else UnitPrice(
+                usd=fibre.usd, kind="assumption", as_of=fibre.as_of, source=f"passive fibre taken as {DAC_200.item}: {fibre.source}"
+            )
+        )
     if gbit_per_s <= 100:
         return book.row_price(DAC_100)
-    if gbit_per_s <= 200:
-        return book.row_price(DAC_200)
-    return book.row_price(GENERIC_CABLE)
+    return book.row_price(DAC_200 if gbit_per_s <= 200 else GENERIC_CABLE)
 
 
 def _facility(book: RowPrices, kind: PartKind) -> UnitPrice | None:

@@ -18,6 +18,7 @@ from app.costing.constants import (
     SUPPORT_FRACTION_PER_YEAR,
     UNCOVERED_FAILURE_FRACTION,
 )
+from app.costing.part_prices import switch_ports
 from app.costing.price_book import PriceBook, price_book
 from app.costing.rates import electricity_rate
 from app.costing.server_price import host_parts
@@ -37,8 +38,8 @@ QUICK_PUE = 1.4
 """Planning value for a room on premises; the full cost takes the one of the cooling class."""
 PORTS_PER_NIC = 3.0
 """Switch ports behind one adapter in a two-tier non-blocking fabric: one leaf down, one leaf up, one spine."""
-OPTICS_PER_NIC = 4.0
-SWITCH_PORTS = 64
+LINKS_PER_NIC = 2.0
+"""Fibres in that fabric, each with two halves of a twin-port transceiver."""
 SWITCH_W_PER_PORT = 1720 / 64
 """QM9700 nameplate over its ports."""
 UNPRICED_USD_PER_GBIT = 6.0
@@ -181,9 +182,9 @@ def _network_usd(book: PriceBook, scale_out: ScaleOut, parts: ServerParts) -> tu
     nic, switch, optic = book.part("nic", gbit_per_s=speed), book.part("switch", protocol, speed), book.part("optic", gbit_per_s=speed)
     guess = UNPRICED_USD_PER_GBIT * speed
     nic_usd = 0.0 if parts.nics_included else (float(nic.usd.mid) if nic else guess)
-    port_usd = float(switch.usd.mid) / SWITCH_PORTS if switch else guess
+    port_usd = float(switch.usd.mid) / switch_ports(protocol, speed) if switch else guess
     optic_usd = float(optic.usd.mid) if optic else guess / 4
-    per_nic = nic_usd + PORTS_PER_NIC * port_usd + OPTICS_PER_NIC * optic_usd
+    per_nic = nic_usd + PORTS_PER_NIC * port_usd + LINKS_PER_NIC * optic_usd
     return per_nic * scale_out.nics_per_server, nic is None or switch is None or switch.comparable
 
 

@@ -111,12 +111,12 @@ def _network_lines(sized: Sized, fabric: FabricPlan | None, prices: Prices, owne
             lines.append(line("switch", "Top-of-rack switch, 48 ports 25 GbE", count, prices.part("management_switch")))
         return lines
     scale_out = platform.scale_out
-    protocol = "infiniband" if scale_out is not None and scale_out.kind == "infiniband" else "ethernet"
+    protocol = fabric.protocol
     if network_exists:
         return [_owned_line("switch", f"{fabric.fabric} network (in place)", 1)]
     parts = prices.server_parts(platform.server, platform.gpu, platform.gpus_per_server)
     speed = fabric.nic_gbit_per_s
-    if scale_out is not None and (owned or not parts.nics_included):
+    if sized.span == "many_servers" and scale_out is not None and (owned or not parts.nics_included):
         nics = scale_out.nics_per_server * sized.servers
         lines.append(line("nic", f"{speed:g} Gbit/s {protocol} adapter", nics, prices.part("nic", gbit_per_s=speed)))
     switches = fabric.leaf_switches + fabric.spine_switches + fabric.core_switches
@@ -134,9 +134,12 @@ def _optic_line(item: str, quantity: int, where: str, speed: float, prices: Pric
     """A transceiver or a cable, priced by the speed its name states, else by the fabric's."""
     found = re.search(r"(\d+)\s*G", item)
     rate = float(found.group(1)) if found else speed
-    copper = any(word in item.lower() for word in ("dac", "copper", "fibre", "fiber", "mpo", "aoc"))
-    price = prices.part("cable" if copper else "optic", gbit_per_s=rate)
-    return line("cable" if copper else "optic", f"{item} ({where})" if where else item, quantity, price)
+    words = item.lower()
+    label = f"{item} ({where})" if where else item
+    if "transceiver" in words:
+        return line("optic", label, quantity, prices.part("optic", gbit_per_s=rate))
+    medium = "fibre" if "fibre" in words or "fiber" in words else "copper"
+    return line("cable", label, quantity, prices.part("cable", medium, rate))
 
 
 def _storage_lines(storage: StoragePlan | None, prices: Prices) -> list[Line]:

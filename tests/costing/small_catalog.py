@@ -61,6 +61,7 @@ PRICES = (
     price("switch", "QM9700 NDR InfiniBand 64x400G", "32870", "36000", "50000"),
     price("optics", "800G OSFP transceiver, third-party", None, "919", None),
     price("optics", "Cable or transceiver, generic", "400", None, "900"),
+    price("cable", "200G QSFP56 DAC", "66", None, "159"),
     price("facility", "Rack and cabling", "5000", None, "10000"),
     price("facility", "PDU", "50", None, "100"),
     price("facility", "Direct liquid cooling (CDU, manifolds)", "300", None, "500"),

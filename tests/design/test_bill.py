@@ -30,6 +30,7 @@ class Fabric:
     """A fabric of eight servers with eight 400 Gbit/s ports each: 64 node links on two leaves, 32 uplinks each."""
 
     fabric: str = "InfiniBand NDR"
+    protocol: str = "infiniband"
     leaf_switches: int = 2
     spine_switches: int = 1
     core_switches: int = 0
