@@ -29,8 +29,9 @@ from app.advice.rules import firing
 from app.catalog.loader import Catalog
 from app.engine.result import Shortfall
 from app.ranges import Range
-from app.workload.demand import Demand, demand_of
+from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
+from app.workload.resolve import demand_of
 
 ENGINE_VERSION = "1"
 """Raised whenever a formula or a fitted constant changes, so that a stored answer says what computed it."""

@@ -1,0 +1,55 @@
+"""Values taken when a profile is silent, each with its reason. Shown to the customer as assumptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A value with unit, reason and source."""
+
+    value: float
+    unit: str
+    why: str
+    source: str = "convention"
+
+
+INPUT_TOKENS = Default(1000, "tokens", "A chat turn with some history")
+OUTPUT_TOKENS = Default(300, "tokens", "A short answer of about 200 words")
+EMBED_TOKENS = Default(512, "tokens", "A passage of the usual chunk size")
+IMAGE_PIXELS = Default(1_000_000, "pixels", "About one megapixel per image")
+PIXELS_PER_TOKEN = 784.0
+"""One token per 28 x 28 pixels: Qwen2-VL, arXiv 2409.12191, section 2.1."""
+BATCH_INPUT = Default(1000, "tokens", "About a page and a half of text")
+BATCH_OUTPUT = Default(200, "tokens", "A summary or a few extracted fields")
+BATCH_HOURS = Default(24, "h", "Overnight or within a day")
+RECORDING_MINUTES = Default(10, "minutes", "Mean length of a recording, which was not stated")
+SEQ_LEN = Default(4096, "tokens", "The usual training length of current models")
+LORA_RANK = Default(16, "rank", "Adapters are usually of rank 8 to 64")
+RUNS_PER_DAY = Default(1, "runs/day", "One run a day")
+VISION_GFLOP = Default(4.1, "GFLOP per image, forward", "ResNet-50 at 224 pixels", "arXiv 1512.03385")
+VISION_PARAMS_M = Default(25.6, "million parameters", "ResNet-50", "arXiv 1512.03385")
+SAMPLE_MB = Default(0.15, "MB", "A compressed photograph of about 500 x 400 pixels")
+GENERATED_PIXELS = Default(1_048_576, "pixels", "1024 x 1024")
+DIFFUSION_STEPS = Default(28, "steps", "Usual for current diffusion models; distilled ones need 1 to 8")
+IMAGE_SECONDS = Default(15, "s per image", "What people wait for an image")
+PEAK_TO_AVERAGE = Default(3, "peak/average", "A working day's load falls in about eight hours")
+TPOT = Default(50, "ms", "20 tokens/s, faster than people read", "questionnaires: 15 tokens/s and more per user feels fluent")
+
+ACTIVE_SHARE = Range(low=0.05, mid=0.10, high=0.20)
+"""Share of heads active in the busy hour: 5 to 20%, sizing questionnaires."""
+REQUESTS_PER_ACTIVE_HOUR = Range(low=4.0, mid=10.0, high=20.0)
+PEOPLE_SOURCE = "sizing questionnaires: 10% active, editable 5-20%"
+SECONDS_BEFORE_FIRST_TOKEN = 1.0
+SECONDS_PER_TOKEN = 0.04
+"""25 tokens/s, the pace of a service within its limits."""
+
+
+def ttft_limit(input_tokens: float) -> Default:
+    """Two seconds, and one more for every 4,000 prompt tokens beyond 2,000: nobody expects a book read at once."""
+    extra = max(input_tokens - 2000, 0.0) / 4000
+    why = "First words within two seconds" + (", and a second for each 4,000 further prompt tokens" if extra else "")
+    return Default(round(1000 * (2 + extra)), "ms", why)
