@@ -127,13 +127,10 @@ def _cable(book: RowPrices, item: str, gbit_per_s: float) -> UnitPrice | None:
     """A cable: passive fibre and copper up to 200G by their row, faster copper and active optical as a generic cable."""
     if item == "fibre":
         fibre = book.row_price(DAC_200)
-        return (
-            None
-            if fibre is None
-            else UnitPrice(
-                usd=fibre.usd, kind="assumption", as_of=fibre.as_of, source=f"passive fibre taken as {DAC_200.item}: {fibre.source}"
-            )
-        )
+        if fibre is None:
+            return None
+        source = f"passive fibre taken as {DAC_200.item}: {fibre.source}"
+        return UnitPrice(usd=fibre.usd, kind="assumption", as_of=fibre.as_of, source=source)
     if gbit_per_s <= 100:
         return book.row_price(DAC_100)
     return book.row_price(DAC_200 if gbit_per_s <= 200 else GENERIC_CABLE)

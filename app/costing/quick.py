@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,9 @@ from app.costing.price_book import PriceBook, price_book
 from app.costing.rates import electricity_rate
 from app.costing.server_price import host_parts
 from app.costing.tco import capital_cost_per_year, energy_usd_per_year, residual_fraction, staff_fte
-from app.design.bill import INSTALLATION_FRACTION
-from app.design.parts import ServerParts
+from app.design.bill import INSTALLATION_FRACTION, SERVERS_PER_MANAGEMENT_SERVER
+from app.design.facility import COOLING_LIMIT_KW
+from app.design.parts import PartKind, ServerParts
 from app.design.power import cpu_server_power, server_power
 from app.engine.platform import Platform, ScaleOut
 from app.engine.result import Sized
@@ -40,6 +42,8 @@ PORTS_PER_NIC = 3.0
 """Switch ports behind one adapter in a two-tier non-blocking fabric: one leaf down, one leaf up, one spine."""
 LINKS_PER_NIC = 2.0
 """Fibres in that fabric, each with two halves of a twin-port transceiver."""
+SERVERS_PER_STORAGE_SWITCH = 8
+"""As in the fabric design, from 16 servers on."""
 SWITCH_W_PER_PORT = 1720 / 64
 """QM9700 nameplate over its ports."""
 UNPRICED_USD_PER_GBIT = 6.0
@@ -80,27 +84,25 @@ def quick_usd(
     hardware, estimated = _hardware_usd(book, platform, sized.gpus, servers, owned)
     if hardware is None:
         return _unsold(book, sized, horizon_years)
-    network_w = 0.0
-    network_usd = 0.0
-    if platform.scale_out is not None and sized.span == "many_servers":
-        per_server, guessed = _network_usd(book, platform.scale_out, _parts(book, platform))
-        network_usd = 0.0 if network_exists else per_server * servers
-        network_w = platform.scale_out.nics_per_server * PORTS_PER_NIC * SWITCH_W_PER_PORT * servers
-        estimated = estimated or guessed
-    capex = (hardware + network_usd) * (1 + INSTALLATION_FRACTION[1])
+    network = _network(book, platform.scale_out, servers, _parts(book, platform)) if sized.span == "many_servers" else NO_NETWORK
     in_use = sized.gpus / max(sized.servers, 1)
     power = server_power(platform.server, platform.gpu, max(1, round(in_use)))
     utilisation = sized.serving.utilisation if sized.serving is not None and sized.serving.hours is None else 1.0
-    average_kw = (power.average_w(utilisation) * servers + network_w) / 1000
-    peak_kw = (power.peak_w * servers + network_w) / 1000
+    average_kw = (power.average_w(utilisation) * servers + network.power_w) / 1000
+    peak_kw = (power.peak_w * servers + network.power_w) / 1000
+    if not network_exists:
+        hardware += network.usd
+    if not owned:
+        hardware += _site_usd(book, platform, servers, peak_kw)
+    capex = hardware * (1 + INSTALLATION_FRACTION[1])
     yearly = running_usd_per_year(
         average_kw=average_kw,
         peak_kw=peak_kw,
-        hardware_usd=hardware + network_usd,
+        hardware_usd=hardware,
         usd_per_kwh=electricity_usd_per_kwh,
         rented_space=platform.server is None or platform.server.form not in ("tower", "desktop"),
     )
-    return _over_horizon(capex, yearly, horizon_years, estimated)
+    return _over_horizon(capex, yearly, horizon_years, estimated or network.estimated)
 
 
 def quick_cpu_usd(
@@ -176,16 +178,50 @@ def _hardware_usd(book: PriceBook, platform: Platform, gpus: int, servers: int, 
     return total, estimated
 
 
-def _network_usd(book: PriceBook, scale_out: ScaleOut, parts: ServerParts) -> tuple[float, bool]:
-    """Adapters, switch ports and optics behind one server, USD, and whether a price in it is a guess."""
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """What a fabric costs and draws; estimated: a price in it is a guess."""
+
+    usd: float
+    power_w: float
+    estimated: bool
+
+
+NO_NETWORK = _Network(0.0, 0.0, False)
+
+
+def _network(book: PriceBook, scale_out: ScaleOut | None, servers: int, parts: ServerParts) -> _Network:
+    """Adapters, whole switches and optics of a non-blocking fabric: one tier where it fits one switch, else two."""
+    if scale_out is None:
+        return NO_NETWORK
     speed, protocol = scale_out.nic_gbit_per_s, "infiniband" if scale_out.kind == "infiniband" else "ethernet"
     nic, switch, optic = book.part("nic", gbit_per_s=speed), book.part("switch", protocol, speed), book.part("optic", gbit_per_s=speed)
     guess = UNPRICED_USD_PER_GBIT * speed
+    ports, links = switch_ports(protocol, speed), scale_out.nics_per_server * servers
+    switches = 1 if links <= ports else math.ceil(PORTS_PER_NIC * links / ports)
+    storage = math.ceil(servers / SERVERS_PER_STORAGE_SWITCH) if servers > 2 * SERVERS_PER_STORAGE_SWITCH else 0
     nic_usd = 0.0 if parts.nics_included else (float(nic.usd.mid) if nic else guess)
-    port_usd = float(switch.usd.mid) / switch_ports(protocol, speed) if switch else guess
+    switch_usd = float(switch.usd.mid) if switch else guess * ports
     optic_usd = float(optic.usd.mid) if optic else guess / 4
-    per_nic = nic_usd + PORTS_PER_NIC * port_usd + LINKS_PER_NIC * optic_usd
-    return per_nic * scale_out.nics_per_server, nic is None or switch is None or switch.comparable
+    usd = links * (nic_usd + (LINKS_PER_NIC if switches > 1 else 1) * optic_usd) + (switches + storage) * switch_usd
+    return _Network(usd, switches * ports * SWITCH_W_PER_PORT, nic is None or switch is None or switch.comparable)
+
+
+def _site_usd(book: PriceBook, platform: Platform, servers: int, peak_kw: float) -> float:
+    """Racks, power distribution, and what several servers need to be run as one installation, USD."""
+    usd = 0.0
+    form = platform.server.form if platform.server is not None else "rack_server"
+    if form == "rack_server":
+        usd += math.ceil(peak_kw / COOLING_LIMIT_KW["air"]) * _mid(book, "rack") + peak_kw * _mid(book, "pdu")
+    if servers > 1:
+        usd += (1 + math.ceil(servers / SERVERS_PER_MANAGEMENT_SERVER)) * _mid(book, "management_server")
+        usd += math.ceil(servers / 40) * _mid(book, "management_switch")
+    return usd
+
+
+def _mid(book: PriceBook, kind: PartKind) -> float:
+    price = book.part(kind)
+    return float(price.usd.mid) if price is not None else 0.0
 
 
 def _rent(book: PriceBook, sized: Sized, horizon_years: float) -> QuickCost | None:

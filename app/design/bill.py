@@ -60,7 +60,7 @@ def bill_of_materials(
         *_server_lines(sized, prices, availability, owned),
         *_network_lines(sized, fabric, prices, owned, network_exists),
         *_storage_lines(storage, prices),
-        *_rack_lines(sized, facility, prices),
+        *([] if owned else _rack_lines(sized, facility, prices)),
     ]
     hardware += _spare_lines(fabric, prices, network_exists)
     return (*hardware, *_service_lines(sized, hardware, horizon_years, licences))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import pytest
 
 from app.catalog.loader import Catalog, load_catalog
 from app.costing import market
+from app.costing.cost import cost_of
 from app.costing.price_book import PriceBook, price_book
 from app.costing.quick import quick_usd
-from app.engine.platform import platform_of
+from app.design.bill import bill_of_materials
+from app.design.fabric import design_fabric
+from app.design.facility import FacilityPlan, facility_plan
+from app.engine.platform import ScaleOut, platform_of
 from app.engine.result import Parallel, Sized
 from app.validation.tco import validate_tco
 
@@ -79,6 +84,33 @@ def test_estimates_hold_the_published_price_about_as_often_as_stated() -> None:
     held = sum(low <= ratio <= high for ratio in ratios) / len(ratios)
     assert len(ratios) >= 20
     assert held >= 0.75
+
+
+@pytest.mark.parametrize("gpu_id", ["l40s", "h100-sxm-80gb", "b200-sxm-180gb", "mi300x", "rtx-pro-6000-server", "gb200"])
+@pytest.mark.parametrize("protocol", ["", "infiniband", "ethernet"])
+def test_quick_cost_is_near_the_full_cost(gpu_id: str, protocol: str) -> None:
+    gpu = catalog().gpus[gpu_id]
+    server = max(catalog().servers_for(gpu_id), key=lambda row: (row.gpus, row.max_power_w or 0))
+    for servers in (1, 8, 64):
+        nics = min(server.gpus, 8)
+        network = ScaleOut(kind="infiniband" if protocol == "infiniband" else "roce", nic_gbit_per_s=400, nics_per_server=nics)
+        spans = bool(protocol) and servers > 1
+        sized = Sized(
+            platform=platform_of(gpu, server, scale_out=network if spans else None),
+            span="many_servers" if spans else "one_server",
+            parallel=Parallel(dp=server.gpus * (servers if spans else 1)),
+            replicas=1 if spans else servers,
+            memory_gb={},
+            capacity_gb=1,
+        )
+        side: Any = protocol
+        fabric = design_fabric(servers, nics, 400, side, catalog(), gpus_per_server=server.gpus) if spans else None
+        room = facility_plan(sized, switches=fabric.leaf_switches if fabric else 0, switch_w=fabric.switch_power_w if fabric else 0)
+        assert isinstance(room, FacilityPlan)
+        bill = bill_of_materials(sized, fabric, None, room, book())
+        full = cost_of(sized, bill, room, None, catalog())
+        assert full.complete
+        assert quick_usd(sized, catalog()).horizon_usd == pytest.approx(float(full.tco_usd.mid), rel=0.15)
 
 
 BENCHMARK = [
