@@ -190,24 +190,17 @@ def plan_racks(
     server_kw = power.peak_w / 1000
     kind = cooling_class(server, server_kw, cooling, rack_power_kw)
     limit = _rack_limit(server, server_kw, kind, rack_power_kw)
-    whole_rack = server is not None and server.form == "rack_scale"
     desk = kind == "office"
+    whole_rack = server is not None and server.form == "rack_scale"
     per_rack = 1 if whole_rack or desk else servers_per_rack(server, server_kw, limit)
-    if rack_power_kw is not None and server_kw > rack_power_kw:
-        return Shortfall(
-            constraint="rack_power",
-            needed=round(server_kw, 2),
-            available=rack_power_kw,
-            unit="kW",
-            message=f"one {name} draws up to {server_kw:.1f} kW; a rack takes {rack_power_kw:g} kW",
-        )
-    if per_rack < 1:
+    if not desk and server_kw > limit * (1 + 1e-9):
+        why = "the rack limit" if rack_power_kw is not None and rack_power_kw <= limit else f"{kind.replace('_', ' ')} cooling of a rack"
         return Shortfall(
             constraint="rack_power",
             needed=round(server_kw, 2),
             available=limit,
             unit="kW",
-            message=f"one {name} draws up to {server_kw:.1f} kW; {kind.replace('_', ' ')} cooling takes {limit:g} kW a rack",
+            message=f"one {name} draws up to {server_kw:.1f} kW; {why} is {limit:g} kW",
         )
     server_racks = 0 if desk else math.ceil(servers / per_rack)
     free_kw = server_racks * limit - servers * server_kw
@@ -251,12 +244,11 @@ COOLING_WORDS: dict[CoolingClass, str] = {
 
 
 def _rack_limit(server: Server | None, server_kw: float, kind: CoolingClass, stated_kw: float | None) -> float:
-    """The stated limit; else what the cooling class takes, and a rack-scale machine's own rating."""
-    if stated_kw is not None:
-        return stated_kw
+    """Power a rack may take: what its cooling takes (a rack-scale machine brings its own), and never more than stated."""
+    cooled = COOLING_LIMIT_KW[kind]
     if server is not None and server.form == "rack_scale":
-        return max(COOLING_LIMIT_KW[kind], server_kw)
-    return COOLING_LIMIT_KW[kind]
+        cooled = max(cooled, server_kw)
+    return cooled if stated_kw is None else min(stated_kw, cooled)
 
 
 def _notes(

@@ -77,8 +77,13 @@ def test_a_server_over_the_limit_is_a_shortfall() -> None:
     assert (found.constraint, found.needed, found.available, found.unit) == ("rack_power", 10.2, 8, "kW")
 
 
+def test_air_cooling_holds_even_where_the_rack_could_draw_more() -> None:
+    # four servers of 8 U fit by height, but 30 kW of contained air takes two of 10.2 kW
+    assert plan(training(8), rack_power_kw=100, cooling="air").servers_per_rack == 2
+
+
 def test_workstation_needs_no_rack() -> None:
-    found = plan(serving(A6000, TOWER))
+    found = plan(serving(A6000, TOWER), rack_power_kw=1)
     assert (found.racks, found.cooling_class) == (0, "office")
 
 
