@@ -93,6 +93,7 @@ def load_of(sized: Sized, *, prefix_reuse: float = 0.0) -> Load:
             output_tokens_per_s=figures.output_tokens_per_s.mid,
             cached_share=prefix_reuse,
             batch=batch,
+            utilisation=figures.utilisation,
         )
         return Load(tokens=served, run_hours=figures.hours.mid if figures.hours is not None else None)
     if sized.training is not None:

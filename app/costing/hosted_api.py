@@ -8,18 +8,24 @@ from decimal import Decimal
 
 from app.catalog.schema import ApiPrice
 from app.money import cents
+from app.units import SECONDS_PER_DAY
 
 DAYS_PER_YEAR = 365
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLoad:
-    """Average token rates of the year, tokens per second; cached_share: input tokens served from a prompt cache, 0..1."""
+    """Average token rates of the year, tokens per second.
+
+    cached_share: input tokens served from a prompt cache, 0..1; utilisation: share of the design's capacity in use,
+    0 = not known.
+    """
 
     input_tokens_per_s: float
     output_tokens_per_s: float
     cached_share: float = 0.0
     batch: bool = False
+    utilisation: float = 0.0
 
     @property
     def tokens_per_s(self) -> float:
@@ -39,6 +45,8 @@ class HostedApi:
     usd_over_horizon: Decimal
     break_even_tokens_per_day: float | None
     source: str
+    note: str = ""
+    """Where the break-even is not reached: up to how many tokens a day."""
 
 
 def model_key(model_id: str) -> str:
@@ -68,7 +76,8 @@ def hosted_api(
 ) -> HostedApi | None:
     """The cheapest exact match; None when the site has no outside connection, nothing matches or nothing is free of doubt.
 
-    break_even_tokens_per_day: tokens of this mix a day above which owning costs less, at the design's fixed yearly cost.
+    break_even_tokens_per_day: tokens of this mix a day above which owning costs less, at the design's fixed yearly cost;
+    None, with a note, where that is more than the design can serve.
     """
     if air_gapped or load.tokens_per_s <= 0:
         return None
@@ -85,7 +94,12 @@ def hosted_api(
     if best is None:
         return None
     price, row = best
-    tokens_per_year = load.tokens_per_s * DAYS_PER_YEAR * 86_400
+    tokens_per_year = load.tokens_per_s * DAYS_PER_YEAR * SECONDS_PER_DAY
+    break_even: float | None = own_usd_per_year / DAYS_PER_YEAR / price * 1e6 if own_usd_per_year > 0 else None
+    most_per_day = load.tokens_per_s / load.utilisation * SECONDS_PER_DAY if load.utilisation > 0 else float("inf")
+    note = ""
+    if break_even is not None and break_even > most_per_day:
+        break_even, note = None, f"not reached up to {most_per_day:,.0f} tokens a day, the most this design serves"
     return HostedApi(
         provider=row.provider,
         model=row.provider_model,
@@ -93,6 +107,7 @@ def hosted_api(
         usd_per_million_cached_input=None if row.cached_input_usd_per_million is None else row.cached_input_usd_per_million,
         usd_per_million_output=row.output_usd_per_million or Decimal(0),
         usd_over_horizon=cents(tokens_per_year / 1e6 * price * horizon_years),
-        break_even_tokens_per_day=own_usd_per_year / DAYS_PER_YEAR / price * 1e6 if own_usd_per_year > 0 else None,
+        break_even_tokens_per_day=break_even,
+        note=note,
         source=row.source,
     )

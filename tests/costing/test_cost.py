@@ -167,6 +167,16 @@ def test_hosted_api_is_the_exact_model_and_the_cheapest_for_the_mix() -> None:
     assert other.provider == "one"
 
 
+def test_break_even_beyond_the_design_is_not_claimed() -> None:
+    rows = SmallCatalog().api_prices
+    # 1,000 tokens/s at half load: at most 172.8 M tokens a day; 38,000 / 365 / 0.38 = 274 M would be needed
+    load = TokenLoad(input_tokens_per_s=900, output_tokens_per_s=100, utilisation=0.5)
+    found = hosted_api("Llama-3.3-70B-Instruct", load, rows, 38_000, 3, air_gapped=False)
+    assert found is not None
+    assert found.break_even_tokens_per_day is None
+    assert found.note == "not reached up to 172,800,000 tokens a day, the most this design serves"
+
+
 def test_no_hosted_api_without_a_way_out_or_a_match() -> None:
     rows = SmallCatalog().api_prices
     load = TokenLoad(input_tokens_per_s=1, output_tokens_per_s=1)
