@@ -107,7 +107,8 @@ def design_fabric(
         raise ValueError("servers and nics_per_server are at least 1, oversubscription at least 1")
     failure = f"no {protocol} switch in the catalogue carries {nic_gbit_per_s:g} Gbit/s"
     for switch in _choices(catalog, protocol, nic_gbit_per_s, switch_id):
-        for planes in _planes(switch, protocol, nic_gbit_per_s):
+        allowed = (1,) if style == "top_of_rack" else _planes(switch, protocol, nic_gbit_per_s)
+        for planes in allowed:
             ports = _ports(switch, protocol, nic_gbit_per_s / planes)
             if ports == 0:
                 continue
@@ -122,7 +123,7 @@ def design_fabric(
                 style=style,
                 spine_ports=spine_ports,
             )
-            if shape is not None and (shape.tiers < 3 or planes == _planes(switch, protocol, nic_gbit_per_s)[-1]):
+            if shape is not None and (shape.tiers < 3 or planes == allowed[-1]):
                 return _plan(shape, switch, protocol, nic_gbit_per_s, catalog)
             failure = f"{servers} servers with {nics_per_server} NICs are more than three tiers of {switch.name} reach"
     raise ValueError(failure)

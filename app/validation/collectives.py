@@ -2,28 +2,126 @@
 
 from __future__ import annotations
 
-COLLECTIVE_NAMES = {
-    "all_reduce": "all_reduce",
-    "allreduce": "all_reduce",
-    "all_gather": "all_gather",
-    "allgather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "all_to_all": "all_to_all",
-    "broadcast": "broadcast",
-    "sendrecv": "send_recv",
-    "send_recv": "send_recv",
-}
-"""nccl-tests spellings to ours."""
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from app.catalog.loader import Catalog
+from app.engine.collective_request import COLLECTIVE_NAMES, bus_factor, link_kind, scale_up_from
+from app.engine.collectives import collective_time_s, engine_all_reduce_time_s
+from app.engine.links import Collective
+from app.engine.platform import FabricKind, Platform, ScaleOut
+from app.units import GB, GIB, US
+
+PEAK_MESSAGE_BYTES = 8 * GIB
+"""Size taken for rows that give a peak without a size: slides and link tables print the plateau of the sweep."""
+
+USUAL_SERVERS = 4
+"""Servers taken where a multi-server peak does not state them: enough for the ring to rule."""
+
+AVERAGES = ("average over", "averaged over")
 
 
-def sweep_link_kind(text: str) -> str:
-    """Link kind named in a sweep's free text: ``NVLink5 (one 4-GPU tray)`` is ``nvlink5``; empty = none known."""
-    lowered = text.lower()
-    for kind in ("nvlink2", "nvlink3", "nvlink4", "nvlink5", "nvlink6"):
-        if kind in lowered:
-            return kind
-    for generation in "34567":
-        if f"pcie gen{generation}" in lowered or f"pcie{generation}" in lowered:
-            return f"pcie{generation}"
-    return ""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row as the engine sees it."""
+
+    collective: Collective
+    message_bytes: float
+    ranks: int
+    ranks_per_server: int
+    platform: Platform
+    custom_kernel: bool
+
+
+def case_of(row: Mapping[str, str], catalog: Catalog) -> Case | str:
+    """The engine's arguments for a row, or why there are none."""
+    name = row.get("collective", "").strip()
+    collective = COLLECTIVE_NAMES.get(name)
+    if collective is None:
+        return f"{name or 'no collective'}: not an operation this model covers"
+    notes = row.get("notes", "").lower()
+    size = _number(row, "message_bytes")
+    if size is None and any(word in notes for word in AVERAGES):
+        return "an average over sizes that are not stated"
+    if "logical bandwidth" in notes:
+        return "logical bandwidth of a routing kernel, not of the collective"
+    platform, ranks, per_server = _system(row, catalog)
+    if isinstance(platform, str):
+        return platform
+    return Case(
+        collective=collective,
+        message_bytes=size or PEAK_MESSAGE_BYTES,
+        ranks=ranks,
+        ranks_per_server=per_server,
+        platform=platform,
+        custom_kernel="custom" in row.get("software", "").lower(),
+    )
+
+
+def _system(row: Mapping[str, str], catalog: Catalog) -> tuple[Platform | str, int, int]:
+    """Platform, ranks and ranks per server of a row; a text instead of the platform says what is missing."""
+    gpu = catalog.find_gpu(row.get("gpu_id", "") or "none given")
+    network = _network(row)
+    spread = network is not None or (_number(row, "n_nodes") or 1) > 1
+    if spread and network is None:
+        return "the network or its speed is not stated", 0, 0
+    kind = row.get("intra_kind", "") or link_kind(row.get("intra_link", ""))
+    if gpu is None and kind in ("nvlink", ""):
+        if not spread or kind:
+            return "neither the GPU nor the link generation is stated", 0, 0
+        gpu = catalog.gpus["a100-sxm-80gb"]
+    nodes = int(_number(row, "n_nodes") or (USUAL_SERVERS if spread else 1))
+    in_node = int(_number(row, "gpus_per_node") or 0)
+    ranks = int(_number(row, "n_gpus") or nodes * (in_node or (1 if spread else 8)))
+    in_node = max(in_node, math.ceil(ranks / nodes))
+    scale_up = scale_up_from(kind, row.get("intra_p2p", ""), gpu, in_node)
+    if scale_up is None:
+        return f"link {kind or 'not stated'} of this GPU is not in the catalogue", 0, 0
+    platform = Platform(gpu=gpu or catalog.gpus["a100-pcie-80gb"], gpus_per_server=in_node, scale_up=scale_up, scale_out=network)
+    return platform, ranks, math.ceil(ranks / nodes)
+
+
+def _network(row: Mapping[str, str]) -> ScaleOut | None:
+    kind = row.get("inter_kind", "")
+    rate = _number(row, "inter_gbit_per_node")
+    if kind in ("", "none") or rate is None:
+        return None
+    text = f"{row.get('notes', '')} {row.get('inter_link', '')}".lower()
+    direct = not any(phrase in text for phrase in ("rdma off", "rdma not enabled", "without gpudirect"))
+    return ScaleOut(kind=cast(FabricKind, kind), nic_gbit_per_s=rate, nics_per_server=1, gpudirect=direct)
+
+
+def _number(row: Mapping[str, str], field: str) -> float | None:
+    text = (row.get(field) or "").strip()
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def predicted_s(case: Case) -> float:
+    """Predicted seconds of a case."""
+    if case.custom_kernel:
+        return float(engine_all_reduce_time_s(case.message_bytes, case.ranks, case.platform))
+    return float(collective_time_s(case.collective, case.message_bytes, case.ranks, case.ranks_per_server, case.platform))
+
+
+def measured_of(row: Mapping[str, str]) -> tuple[str, float] | None:
+    """(metric, value) a row measures: time where given with a size, else bus bandwidth, else algorithm bandwidth."""
+    columns = (("latency_us", "time_s", US), ("busbw_GBps", "busbw_gb_per_s", 1.0), ("algbw_GBps", "algbw_gb_per_s", 1.0))
+    for field, metric, scale in columns:
+        value = _number(row, field)
+        if value and (metric != "time_s" or _number(row, "message_bytes") is not None):
+            return metric, value * scale
+    return None
+
+
+def predicted_of(case: Case, metric: str) -> float:
+    """The predicted value of a metric."""
+    seconds = predicted_s(case)
+    if metric == "time_s":
+        return seconds
+    rate = case.message_bytes / seconds / GB
+    return rate * bus_factor(case.collective, case.ranks) if metric == "busbw_gb_per_s" else rate

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.collective_request import COLLECTIVE_NAMES, link_kind
 from app.engine.links import LINKS_FILE
 from app.engine.platform import PCIE_BYTES_PER_S_PER_LANE
 from app.units import US
-from app.validation.collectives import COLLECTIVE_NAMES, sweep_link_kind
 
 FloatArray = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def _time_s(logs: FloatArray, ranks: FloatArray, volume: FloatArray, wire: float
 
 def fit_one(kind: str, collective: str, points: list[tuple[int, float, float]]) -> tuple[str, FloatArray]:
     """Constants of one link kind and collective as a TOML table, and the relative errors of the fit."""
-    from scipy.optimize import least_squares
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     ranks, sizes, measured = (np.array(column, dtype=float) for column in zip(*points, strict=True))
     wire = WIRE_BYTES_PER_S[kind]
@@ -124,7 +124,7 @@ def main() -> None:
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     with arguments.sweeps.open(newline="", encoding="utf-8") as stream:
         for row in csv.DictReader(stream):
-            key = (sweep_link_kind(row["intra_link"]), COLLECTIVE_NAMES[row["collective"]])
+            key = (link_kind(row["intra_link"]), COLLECTIVE_NAMES[row["collective"]])
             groups[key].append((int(row["n_gpus"]), float(row["message_bytes"]), float(row["latency_us"]) * US))
     tables, errors = [], []
     for (kind, collective), points in sorted(groups.items()):
