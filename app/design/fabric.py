@@ -193,7 +193,7 @@ def _plan(shape: Shape, switch: Switch, protocol: FabricProtocol, nic_gbit_per_s
         node_cables=shape.node_links // shape.planes,
         leaf_spine_cables=shape.leaf_spine_links // shape.planes,
         spine_core_cables=shape.spine_core_links // shape.planes,
-        oversubscription=round(max(1.0, shape.leaf_down_links / shape.uplinks), 3) if shape.tiers > 1 else 1.0,
+        oversubscription=max(1.0, shape.leaf_down_links / shape.uplinks) if shape.tiers > 1 else 1.0,
         storage_switches=storage,
         management_switches=management_switches(shape.servers, switches),
         controller_links=controller,
