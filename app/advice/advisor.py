@@ -259,7 +259,15 @@ def _trace(decision: Decision, demand: Demand) -> dict[str, Any]:
                 "unit": "USD",
                 "source": "price book",
                 "children": [
-                    {"label": name, "formula": "", "inputs": {}, "value": part.mid, "unit": "GB per GPU", "source": "engine", "children": []}
+                    {
+                        "label": name,
+                        "formula": "",
+                        "inputs": {},
+                        "value": part.mid,
+                        "unit": "GB per GPU",
+                        "source": "engine",
+                        "children": [],
+                    }
                     for name, part in option.sized.memory_gb.items()
                 ],
             }

@@ -146,9 +146,7 @@ def candidates(profile: WorkloadProfile, catalog: Catalog) -> list[Candidate]:
             for network, exists in _networks(gpu, server, constraints):
                 wired = platform_of(gpu, server, scale_out=network)
                 label = architecture_of(wired, "many_servers")
-                found.append(
-                    Candidate(architecture=label, platform=wired, span="many_servers", max_gpus=limit, network_exists=exists)
-                )
+                found.append(Candidate(architecture=label, platform=wired, span="many_servers", max_gpus=limit, network_exists=exists))
     return found
 
 
@@ -175,9 +173,7 @@ def _owned(profile: WorkloadProfile, catalog: Catalog, limit: int) -> Iterator[C
         base = platform_of(_as_wired(gpu, item), None, gpus_per_server=per_server)
         yield Candidate(architecture=Architecture.SINGLE_GPU, platform=base, span="one_gpu", max_gpus=count, owned=item)
         if per_server > 1 and count > 1:
-            yield Candidate(
-                architecture=architecture_of(base, "one_server"), platform=base, span="one_server", max_gpus=count, owned=item
-            )
+            yield Candidate(architecture=architecture_of(base, "one_server"), platform=base, span="one_server", max_gpus=count, owned=item)
         if count > per_server:
             installed = existing_scale_out(profile.constraints.existing_network, gpu, None)
             if installed is not None:

@@ -43,7 +43,9 @@ LINKS: Mapping[str, Link] = MappingProxyType(
             _link("nvlink4", "NVLink 4 (H100, H200)", INSIDE, 450.0, None, NVLINK),
             _link("nvlink5", "NVLink 5 (B200, B300)", INSIDE, 900.0, None, NVLINK),
             _link("nvlink5-nvl72", "NVLink 5, 72-GPU rack", "between 72 GPUs of one rack", 900.0, None, NVLINK),
-            _link("infinity_fabric", "Infinity Fabric (MI300X)", INSIDE, 448.0, None, "AMD data sheet: 7 links x 128 GB/s two ways per GPU"),
+            _link(
+                "infinity_fabric", "Infinity Fabric (MI300X)", INSIDE, 448.0, None, "AMD data sheet: 7 links x 128 GB/s two ways per GPU"
+            ),
             _link("ib_hdr", "InfiniBand HDR 200", BETWEEN, 25.0, 18.0, "line rate; 8 KiB all-reduce, MSCCL++ CI baseline on A100"),
             _link("ib_ndr", "InfiniBand NDR 400", BETWEEN, 50.0, 15.0, "line rate; 8 KiB all-reduce, MSCCL++ CI baseline on H100"),
             _link("ib_xdr", "InfiniBand XDR 800", BETWEEN, 100.0, None, "line rate"),

@@ -84,7 +84,9 @@ class Gpu(Row):
         return self.scale_up_link != "none" and not self.scale_up_link.startswith("pcie") and not self.scale_up_bridge
 
 
-ServerLink = Literal["none", "pcie", "pcie_switch", "nvlink_bridge", "nvlink_mesh", "nvswitch", "infinity_fabric", "gaudi_ethernet", "xe_link"]
+ServerLink = Literal[
+    "none", "pcie", "pcie_switch", "nvlink_bridge", "nvlink_mesh", "nvswitch", "infinity_fabric", "gaudi_ethernet", "xe_link"
+]
 
 
 class Server(Row):

@@ -90,7 +90,9 @@ def parameter_counts(shape: ModelShape) -> ParameterCounts:
     norms = float((2 * shape.layers + 1) * h)
     vision = shape.vision_params_b * 1e9
     other = shape.other_params_b * 1e9 + shape.moe_layers * latent
-    fixed = embedding + head + positions + attention + shape.mlp_layers * dense + shape.moe_layers * (shared + router) + norms + vision + other
+    fixed = (
+        embedding + head + positions + attention + shape.mlp_layers * dense + shape.moe_layers * (shared + router) + norms + vision + other
+    )
     return ParameterCounts(
         embedding=embedding,
         output_head=head,

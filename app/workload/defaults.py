@@ -39,9 +39,9 @@ IMAGE_SECONDS = Default(15, "s per image", "What people wait for an image")
 PEAK_TO_AVERAGE = Default(3, "peak/average", "A working day's load falls in about eight hours")
 TPOT = Default(50, "ms", "20 tokens/s, faster than people read", "questionnaires: 15 tokens/s and more per user feels fluent")
 
-ACTIVE_SHARE = Range(low=0.05, mid=0.10, high=0.20)
-"""Share of heads active in the busy hour: 5 to 20%, sizing questionnaires."""
-REQUESTS_PER_ACTIVE_HOUR = Range(low=4.0, mid=10.0, high=20.0)
+ACTIVE_SHARE = Range(low=0.05, mid=0.15, high=0.30)
+"""Share of heads who use it within the busy hour; those waiting for an answer at one moment follow from their requests."""
+REQUESTS_PER_ACTIVE_HOUR = Range(low=6.0, mid=15.0, high=30.0)
 PEOPLE_SOURCE = "sizing questionnaires: 10% active, editable 5-20%"
 SECONDS_BEFORE_FIRST_TOKEN = 1.0
 SECONDS_PER_TOKEN = 0.04

@@ -96,7 +96,12 @@ def shape_from_hf_config(config: Mapping[str, Any], params_b: float | None = Non
         "layers": layers,
         "hidden": hidden,
         "vocab": vocab,
-        "tied_embeddings": bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", kind in ("gpt2", "bloom", "opt", "falcon", "gemma", "gemma2", "gemma3_text", "bert")))),
+        "tied_embeddings": bool(
+            text.get(
+                "tie_word_embeddings",
+                config.get("tie_word_embeddings", kind in ("gpt2", "bloom", "opt", "falcon", "gemma", "gemma2", "gemma3_text", "bert")),
+            )
+        ),
         "gated_mlp": kind not in TWO_MATRIX_MLP,
         "max_context": reader.count("context", default=0, high=1_000_000_000),
         "native_precision": native_precision(config),
@@ -155,7 +160,11 @@ def _attention(reader: Reader, kind: str, layers: int, hidden: int) -> dict[str,
     if reader.find("heads") is None and _is_pure_ssm(raw, kind):
         return {"heads": 0, "kv_heads": 0, "head_dim": 0, "attention": "none"}
     heads = reader.count("heads", low=1, high=100_000)
-    kv = 1 if raw.get("multi_query") is True and not raw.get("new_decoder_architecture") else reader.count("kv_heads", low=1, high=100_000, default=heads)
+    kv = (
+        1
+        if raw.get("multi_query") is True and not raw.get("new_decoder_architecture")
+        else reader.count("kv_heads", low=1, high=100_000, default=heads)
+    )
     if kind == "chatglm" and raw.get("multi_query_attention"):
         kv = reader.count("multi_query_group_num", low=1, default=heads)
     if kv > heads or heads % kv:
@@ -256,7 +265,10 @@ def _mamba1(reader: Reader, hidden: int) -> dict[str, Any]:
     kernel = reader.count("mamba_d_conv", low=1, default=reader.count("conv_kernel", low=1, default=4))
     rank = max(hidden // 16, 1)
     parameters = hidden * 2 * inner + inner * kernel + inner * (rank + 2 * state) + rank * inner + inner * state + inner + inner * hidden
-    return {"linear_parameters_per_layer": float(parameters), "linear_state_bytes_per_layer": float(inner * state * 4 + inner * (kernel - 1) * 2)}
+    return {
+        "linear_parameters_per_layer": float(parameters),
+        "linear_state_bytes_per_layer": float(inner * state * 4 + inner * (kernel - 1) * 2),
+    }
 
 
 def _mamba2(reader: Reader, hidden: int) -> dict[str, Any]:
@@ -269,7 +281,10 @@ def _mamba2(reader: Reader, hidden: int) -> dict[str, Any]:
     inner = heads * width
     conv = inner + 2 * groups * state
     parameters = hidden * (2 * inner + 2 * groups * state + heads) + conv * kernel + 3 * heads + inner + inner * hidden
-    return {"linear_parameters_per_layer": float(parameters), "linear_state_bytes_per_layer": float(inner * state * 4 + conv * (kernel - 1) * 2)}
+    return {
+        "linear_parameters_per_layer": float(parameters),
+        "linear_state_bytes_per_layer": float(inner * state * 4 + conv * (kernel - 1) * 2),
+    }
 
 
 def _mlp(reader: Reader, text: Mapping[str, Any], kind: str, layers: int, hidden: int) -> dict[str, Any]:
@@ -277,7 +292,13 @@ def _mlp(reader: Reader, text: Mapping[str, Any], kind: str, layers: int, hidden
     ffn = reader.count("ffn", default=4 * hidden if kind in TWO_MATRIX_MLP else 0)
     nested = text.get("ffn_config")
     if isinstance(nested, Mapping):  # DBRX keeps its experts in a part of its own
-        inner = Reader({"num_experts": nested.get("moe_num_experts"), "num_experts_per_tok": nested.get("moe_top_k"), "moe_intermediate_size": nested.get("ffn_hidden_size")})
+        inner = Reader(
+            {
+                "num_experts": nested.get("moe_num_experts"),
+                "num_experts_per_tok": nested.get("moe_top_k"),
+                "moe_intermediate_size": nested.get("ffn_hidden_size"),
+            }
+        )
         if inner.find("experts"):
             return _experts(inner, {}, layers, 0, hidden)
     if isinstance(text.get("hybrid_override_pattern"), str):

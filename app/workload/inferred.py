@@ -67,7 +67,9 @@ def _solved(base: ModelShape, target: float, moe: bool) -> ModelShape:
     counts = parameter_counts(base)
     fixed = counts.total - counts.dense_mlp - counts.routed_experts
     if fixed > 0.8 * target:
-        smaller = dataclasses.replace(base, layers=max(base.layers // 2, 1), hidden=max(base.hidden // 2, 64), heads=max(base.heads // 2, 1))
+        smaller = dataclasses.replace(
+            base, layers=max(base.layers // 2, 1), hidden=max(base.hidden // 2, 64), heads=max(base.heads // 2, 1)
+        )
         smaller = dataclasses.replace(
             smaller,
             kv_heads=min(base.kv_heads, smaller.heads),

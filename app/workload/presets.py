@@ -162,7 +162,14 @@ PRESETS: tuple[Preset, ...] = (
         "Ten million pictures, a classifier trained within three days.",
         {
             "workload": "vision_training",
-            "vision_training": {"images_m": 10, "epochs": 30, "deadline_days": 3, "flop_per_image_g": 17.6, "params_m": 86.6, "sample_mb": 0.3},
+            "vision_training": {
+                "images_m": 10,
+                "epochs": 30,
+                "deadline_days": 3,
+                "flop_per_image_g": 17.6,
+                "params_m": 86.6,
+                "sample_mb": 0.3,
+            },
         },
     ),
     _preset(

@@ -80,7 +80,9 @@ ShortText = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
 class ModelChoice(Part):
     """The model: a catalogue or Hugging Face id, a published config.json, or a size."""
 
-    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(default=None, description="Catalogue or Hugging Face id, such as meta-llama/Llama-3.3-70B-Instruct")
+    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Catalogue or Hugging Face id, such as meta-llama/Llama-3.3-70B-Instruct"
+    )
     hf_config: dict[str, Any] | None = Field(default=None, description="A config.json as published")
     params_b: _number(100_000) | None = Field(default=None, description="Size, billions of parameters")  # type: ignore[valid-type]
     active_params_b: _number(100_000) | None = Field(default=None, description="Parameters used per token, billions (mixture of experts)")  # type: ignore[valid-type]
@@ -99,7 +101,9 @@ class ModelChoice(Part):
 class Precision(Part):
     """Number formats; auto takes what the checkpoint ships in."""
 
-    weights: Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4", "fp4"] = Field(default="auto", description="Weights when serving, or of a frozen base")
+    weights: Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4", "fp4"] = Field(
+        default="auto", description="Weights when serving, or of a frozen base"
+    )
     kv_cache: Literal["auto", "bf16", "fp8"] = Field(default="auto", description="KV cache when serving")
     training: Literal["auto", "bf16", "fp8"] = Field(default="auto", description="Arithmetic when training")
 
@@ -121,7 +125,9 @@ class Serving(Part):
     people: People | None = Field(default=None, description="Heads, turned into requests in flight")
     input_tokens: _demand(10_000_000) | None = Field(default=None, description="Tokens of a prompt, mean")  # type: ignore[valid-type]
     output_tokens: _demand(10_000_000, zero=True) | None = Field(default=None, description="Tokens of an answer, mean")  # type: ignore[valid-type]
-    shared_prefix_tokens: _number(10_000_000, zero=True) = Field(default=0.0, description="Tokens at the start of every prompt that are the same")  # type: ignore[valid-type]
+    shared_prefix_tokens: _number(10_000_000, zero=True) = Field(
+        default=0.0, description="Tokens at the start of every prompt that are the same"
+    )  # type: ignore[valid-type]
     max_context_tokens: _number(100_000_000) | None = Field(default=None, description="Longest prompt plus answer to serve")  # type: ignore[valid-type]
     ttft_ms: _number(86_400_000) | None = Field(default=None, description="Limit on time to first token, ms")  # type: ignore[valid-type]
     tpot_ms: _number(3_600_000) | None = Field(default=None, description="Limit on time per output token after the first, ms")  # type: ignore[valid-type]
@@ -184,7 +190,9 @@ class VisionTraining(Part):
 class Hpc(Part):
     """Simulation."""
 
-    code: Literal["gromacs", "lammps", "amber", "namd", "openfoam", "fluent", "vasp", "wrf", "custom"] = Field(default="custom", description="Application")
+    code: Literal["gromacs", "lammps", "amber", "namd", "openfoam", "fluent", "vasp", "wrf", "custom"] = Field(
+        default="custom", description="Application"
+    )
     problem_size_m: _number(1e9) | None = Field(default=None, description="Atoms or cells, millions")  # type: ignore[valid-type]
     memory_gb: _number(1e9) | None = Field(default=None, description="Memory of one run, GB")  # type: ignore[valid-type]
     halo_fraction: _number(1.0, zero=True) | None = Field(default=None, description="Share of cells exchanged with neighbours each step")  # type: ignore[valid-type]
@@ -221,12 +229,16 @@ class Constraints(Part):
     deployment: Literal["on_prem", "cloud", "either"] = Field(default="either", description="Where it may run")
     gpus: Annotated[tuple[ShortText, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="Only these GPUs")
     exclude_gpus: Annotated[tuple[ShortText, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="None of these GPUs")
-    vendors: Annotated[tuple[Literal["nvidia", "amd", "intel"], ...], Field(max_length=3)] = Field(default=(), description="Only these makers")
+    vendors: Annotated[tuple[Literal["nvidia", "amd", "intel"], ...], Field(max_length=3)] = Field(
+        default=(), description="Only these makers"
+    )
     max_gpus: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = Field(default=None, description="GPUs at most; 0 = none")
     budget_usd: _number(1e12) | None = Field(default=None, description="Purchase budget, USD")  # type: ignore[valid-type]
     rack_power_kw: _number(10_000) | None = Field(default=None, description="Power of one rack, kW")  # type: ignore[valid-type]
     cooling: Literal["air", "liquid", "any"] = Field(default="any", description="Cooling of the room")
-    existing_network: Literal["none", "1gbe", "10gbe", "25gbe", "100gbe", "200gbe", "400gbe", "800gbe", "ib_hdr", "ib_ndr", "ib_xdr"] = Field(default="none", description="Network in place between servers")
+    existing_network: Literal["none", "1gbe", "10gbe", "25gbe", "100gbe", "200gbe", "400gbe", "800gbe", "ib_hdr", "ib_ndr", "ib_xdr"] = (
+        Field(default="none", description="Network in place between servers")
+    )
     network_preference: Literal["any", "infiniband", "ethernet"] = Field(default="any", description="Network wanted between servers")
     availability: Literal["none", "n_plus_1", "2n"] = Field(default="none", description="Redundancy")
     growth_per_year: _number(100.0, zero=True) = Field(default=0.0, description="Growth of the load per year, 0.3 = 30%")  # type: ignore[valid-type]
@@ -361,7 +373,9 @@ def profile_errors(error: ValidationError) -> list[FieldError]:
     for item in error.errors(include_url=False):
         path = ".".join(str(step) for step in item["loc"] if step != "function-after[check(), Range]") or "profile"
         context = item.get("ctx") or {}
-        limit = next((f"{key} {context[key]}" for key in ("le", "ge", "gt", "lt", "max_length", "min_length", "expected") if key in context), "")
+        limit = next(
+            (f"{key} {context[key]}" for key in ("le", "ge", "gt", "lt", "max_length", "min_length", "expected") if key in context), ""
+        )
         found.append(FieldError(path, _message(item, path), limit))
     return found
 
@@ -376,5 +390,18 @@ def _message(item: Any, path: str) -> str:
 
 
 def _known_names() -> list[str]:
-    models = (WorkloadProfile, ModelChoice, Precision, Serving, People, Batch, Training, VisionTraining, Hpc, DataScience, Owned, Constraints)
+    models = (
+        WorkloadProfile,
+        ModelChoice,
+        Precision,
+        Serving,
+        People,
+        Batch,
+        Training,
+        VisionTraining,
+        Hpc,
+        DataScience,
+        Owned,
+        Constraints,
+    )
     return sorted({name for model in models for name in model.model_fields})

@@ -98,22 +98,38 @@ def _shape(profile: WorkloadProfile, catalog: Catalog, filler: Filler) -> ModelS
         try:
             return shape_from_hf_config(choice.hf_config, params_b=choice.params_b)
         except ConfigError as error:
-            raise ProfileError([FieldError(f"model.hf_config.{error.key}" if error.key else "model.hf_config", error.message, error.limit)]) from None
+            raise ProfileError(
+                [FieldError(f"model.hf_config.{error.key}" if error.key else "model.hf_config", error.message, error.limit)]
+            ) from None
     if choice.id is None:
         assert choice.params_b is not None
         shape = shape_from_size(choice.params_b, choice.active_params_b)
-        filler.note("model", shape.name, "", "Only a size was given: depth, width and KV heads of published models of that size", "catalogue")
+        filler.note(
+            "model", shape.name, "", "Only a size was given: depth, width and KV heads of published models of that size", "catalogue"
+        )
         return shape
     found = catalog.find_model(choice.id)
     if found is None:
         near = ", ".join(catalog.suggest_models(choice.id))
         tried = f"; nearest: {near}" if near else ""
-        raise ProfileError([FieldError("model.id", f"{choice.id!r} is not in the catalogue{tried}; or paste its config.json or give params_b", "catalogue ids")])
+        raise ProfileError(
+            [
+                FieldError(
+                    "model.id", f"{choice.id!r} is not in the catalogue{tried}; or paste its config.json or give params_b", "catalogue ids"
+                )
+            ]
+        )
     if found.params_b <= 0 or (found.layers == 0 and found.modality not in ("asr", "diffusion_image", "diffusion_video", "other")):
         if found.params_b <= 0:
             raise ProfileError([FieldError("model.id", f"the catalogue has no size for {found.id}; give params_b", "known size")])
         shape = shape_from_size(found.params_b, found.active_params_b if found.active_params_b < found.params_b else None)
-        filler.note("model", shape.name, "", f"The layers of {found.id} are not published in the catalogue; a typical architecture of its size", "catalogue")
+        filler.note(
+            "model",
+            shape.name,
+            "",
+            f"The layers of {found.id} are not published in the catalogue; a typical architecture of its size",
+            "catalogue",
+        )
         return shape
     if found.id.lower() != choice.id.lower():
         filler.note("model.id", found.id, "", "Catalogue row used for the model named", "catalogue")
@@ -134,7 +150,11 @@ def _load(serving: Serving, filler: Filler, output_tokens: float) -> tuple[Range
     if serving.people is not None:
         return _people(serving, filler, output_tokens), None, "people"
     raise ProfileError(
-        [FieldError("serving.concurrent_users", "is required: requests in flight at the peak (or requests_per_s, tokens_per_day, people)", "> 0")]
+        [
+            FieldError(
+                "serving.concurrent_users", "is required: requests in flight at the peak (or requests_per_s, tokens_per_day, people)", "> 0"
+            )
+        ]
     )
 
 
@@ -145,12 +165,22 @@ def _people(serving: Serving, filler: Filler, output_tokens: float) -> Range:
     share = people.active_share
     if share is None:
         share = defaults.ACTIVE_SHARE
-        filler.note("serving.people.active_share", share.model_dump(), "share of heads", "Busy-hour share of staff with access", defaults.PEOPLE_SOURCE)
+        filler.note(
+            "serving.people.active_share",
+            share.model_dump(),
+            "share of heads",
+            "Busy-hour share of staff with access",
+            defaults.PEOPLE_SOURCE,
+        )
     rate = people.requests_per_active_hour
     if rate is None:
         rate = defaults.REQUESTS_PER_ACTIVE_HOUR
         filler.note(
-            "serving.people.requests_per_active_hour", rate.model_dump(), "requests/h", "An active person's requests in the busy hour", defaults.PEOPLE_SOURCE
+            "serving.people.requests_per_active_hour",
+            rate.model_dump(),
+            "requests/h",
+            "An active person's requests in the busy hour",
+            defaults.PEOPLE_SOURCE,
         )
     seconds = defaults.SECONDS_BEFORE_FIRST_TOKEN + output_tokens * defaults.SECONDS_PER_TOKEN
     filler.note(
@@ -220,7 +250,10 @@ def _batch_demand(profile: WorkloadProfile, filler: Filler, *, writes: bool) -> 
     else:
         raise ProfileError([FieldError("batch.items", "is required: how many items (or tokens_total)", "> 0")])
     return BatchDemand(
-        items=items, input_tokens=inputs, output_tokens=outputs, deadline_h=filler.number(batch.deadline_h, "batch.deadline_h", defaults.BATCH_HOURS)
+        items=items,
+        input_tokens=inputs,
+        output_tokens=outputs,
+        deadline_h=filler.number(batch.deadline_h, "batch.deadline_h", defaults.BATCH_HOURS),
     )
 
 
@@ -245,7 +278,9 @@ def _speech(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) 
         if streams is None:
             assert rate is not None
             seconds = defaults.RECORDING_MINUTES.value * 60
-            filler.note("serving.requests_per_s", seconds, "s of audio each", defaults.RECORDING_MINUTES.why, defaults.RECORDING_MINUTES.source)
+            filler.note(
+                "serving.requests_per_s", seconds, "s of audio each", defaults.RECORDING_MINUTES.why, defaults.RECORDING_MINUTES.source
+            )
             streams = rate.scaled(seconds)
         return {"speech": SpeechDemand(streams=streams, audio_hours=None, deadline_h=None)}
     assert batch is not None
@@ -272,7 +307,9 @@ def _image(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -
     if batch.items is None:
         raise ProfileError([FieldError("batch.items", "is required: how many images", "> 0")])
     deadline = filler.number(batch.deadline_h, "batch.deadline_h", defaults.BATCH_HOURS)
-    return {"image": ImageDemand(images_per_s=None, images=batch.items.mid, deadline_h=deadline, steps=steps, pixels=pixels, latency_s=None)}
+    return {
+        "image": ImageDemand(images_per_s=None, images=batch.items.mid, deadline_h=deadline, steps=steps, pixels=pixels, latency_s=None)
+    }
 
 
 def _training(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
@@ -280,7 +317,9 @@ def _training(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler
     assert training is not None
     if training.tokens_b is None:
         raise ProfileError([FieldError("training.tokens_b", "is required: tokens of one pass over the data, in billions", "> 0")])
-    task = {"pretraining": "pretraining", "finetuning": "finetuning", "lora": "qlora" if training.quantized_base else "lora"}[profile.workload]
+    task = {"pretraining": "pretraining", "finetuning": "finetuning", "lora": "qlora" if training.quantized_base else "lora"}[
+        profile.workload
+    ]
     base_bits = 16.0
     if profile.workload == "lora":
         if profile.precision.weights in ("int4", "fp4") or training.quantized_base:
@@ -382,9 +421,13 @@ def _note_constraints(profile: WorkloadProfile, filler: Filler) -> None:
     constraints = profile.constraints
     stated = constraints.model_fields_set
     if "horizon_years" not in stated:
-        filler.note("constraints.horizon_years", constraints.horizon_years, "years", "Usual depreciation of IT equipment starts at three years")
+        filler.note(
+            "constraints.horizon_years", constraints.horizon_years, "years", "Usual depreciation of IT equipment starts at three years"
+        )
     if constraints.max_gpus is None and not constraints.gpus:
-        filler.note("constraints.gpus", "any on sale", "", "No GPU was named, so every current one with a known server is considered", "catalogue")
+        filler.note(
+            "constraints.gpus", "any on sale", "", "No GPU was named, so every current one with a known server is considered", "catalogue"
+        )
     if "availability" not in stated:
         filler.note("constraints.availability", "none", "", "No redundancy was asked for; N+1 adds a server")
     if "growth_per_year" not in stated:

@@ -1,0 +1,1 @@
+"""Training: step time, memory, goodput and the search over parallel layouts."""

@@ -1,0 +1,83 @@
+"""What is trained and how it is laid out: the two inputs beside the platform."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.catalog.model_shape import ModelShape
+
+RECOMPUTE = ("none", "selective", "full")
+SHARDING = ("none", "zero1", "zero2", "zero3")
+OPTIMIZER_BYTES = {"adamw": 8.0, "adamw_8bit": 2.0, "adafactor": 0.1, "sgd": 4.0, "muon": 4.0}
+"""State per trained parameter: two fp32 moments; two 8-bit ones; row and column sums; one momentum (sgd, muon).
+Sources: arXiv 1412.6980, 2110.02861, 1804.04235; Muon keeps one momentum per matrix parameter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """The work of one optimizer step. base_bits: stored bits of a frozen base; precision: bf16, fp16, fp8 or fp4."""
+
+    shape: ModelShape
+    task: str
+    seq_len: int
+    global_batch_sequences: float
+    optimizer: str = "adamw"
+    precision: str = "bf16"
+    lora_rank: int = 0
+    base_bits: float = 16.0
+    flash_attention: bool = True
+
+    @property
+    def frozen_base(self) -> bool:
+        """Only adapters are trained."""
+        return self.task in ("lora", "qlora")
+
+    @property
+    def trained_parameters(self) -> float:
+        """Parameters with gradients: all, or the two low-rank factors beside every linear layer (arXiv 2106.09685)."""
+        shape = self.shape
+        if not self.frozen_base:
+            return shape.params_b * 1e9
+        kv_width = shape.kv_heads * shape.head_dim
+        q_width = shape.heads * shape.head_dim
+        attention = 4 * shape.hidden + 2 * q_width + 2 * kv_width
+        width = shape.ffn_dense or shape.moe_ffn * max(shape.top_k, 1)
+        mlp = 3 * (shape.hidden + width)
+        return float(shape.layers * self.lora_rank * (attention + mlp))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingLayout:
+    """Arrays of one common shape: parallel degrees, micro-batch in sequences, and indices into RECOMPUTE and SHARDING.
+
+    vp: interleaved stages per rank. ep divides tp x dp x cp ranks and adds no GPUs.
+    """
+
+    tp: NDArray[np.float64]
+    pp: NDArray[np.float64]
+    dp: NDArray[np.float64]
+    ep: NDArray[np.float64]
+    cp: NDArray[np.float64]
+    vp: NDArray[np.float64]
+    micro_batch: NDArray[np.float64]
+    recompute: NDArray[np.float64]
+    sharding: NDArray[np.float64]
+
+    @property
+    def gpus(self) -> NDArray[np.float64]:
+        """GPUs of each layout."""
+        return self.tp * self.pp * self.dp * self.cp
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> TrainingLayout:
+        """The layouts at an index or mask."""
+        return TrainingLayout(**{item.name: getattr(self, item.name)[index] for item in fields(self)})
+
+    @staticmethod
+    def of(**values: float) -> TrainingLayout:
+        """One layout from plain numbers; what is left out is 1 (0 for recompute and sharding)."""
+        names = [item.name for item in fields(TrainingLayout)]
+        defaults = {name: 0.0 if name in ("recompute", "sharding") else 1.0 for name in names}
+        return TrainingLayout(**{name: np.array([float(values.get(name, defaults[name]))]) for name in names})
