@@ -127,7 +127,8 @@ def _rate(regime: Regime, exponent: float, collective: Collective, local: FloatA
     """Bytes/s each GPU gets on the scale-up link in one regime, with ``local`` GPUs of the server taking part."""
     link = platform.scale_up
     wire, mesh = group_wire_bytes_per_s(platform)
-    crowd = np.full_like(local, CROWD_RANKS) if collective == "send_recv" else np.clip(local, 2, CROWD_RANKS)
+    direct = collective == "send_recv" or link.bridge
+    crowd = np.full_like(local, CROWD_RANKS) if direct else np.clip(local, 2, CROWD_RANKS)
     if link.kind.startswith("pcie"):
         return _pcie_rate(regime, exponent, crowd, platform, wire)
     rate: FloatArray = wire * regime.wire_fraction * (crowd / CROWD_RANKS) ** exponent
@@ -176,7 +177,7 @@ def _across_servers(collective: Collective, size: FloatArray, count: FloatArray,
     """Both levels as a pipeline, for each regime and algorithm; the fastest is taken."""
     network = platform.scale_out
     assert network is not None
-    law = scale_out_law(network.kind, network.gpudirect)
+    law = scale_out_law(network)
     servers = np.ceil(count / local)
     nics = nic_bytes_per_s(network) * network.nics_per_server
     wire = nics * np.minimum(local / platform.gpus_per_server, 1.0)

@@ -85,16 +85,18 @@ def scale_up_law(kind: str, collective: str) -> ScaleUpLaw:
 
 
 @cache
-def scale_out_law(kind: FabricKind, gpudirect: bool) -> ScaleOutLaw:
-    """Constants of a network kind; without GPUDirect every byte takes two more copies through host memory."""
+def scale_out_law(network: ScaleOut) -> ScaleOutLaw:
+    """Constants of a network; without GPUDirect every byte takes two more copies through host memory."""
     constants = scale_out_constants()
-    table = constants[kind]
-    copied = not gpudirect and kind != "tcp"
+    table = constants[network.kind]
+    copied = not network.gpudirect and network.kind != "tcp"
+    first = network.nic_gbit_per_s * network.nics_per_server <= table.get("first_generation_gbit_per_server", 0.0)
+    slower = table.get("first_generation_hop_factor", 1.0) if first else 1.0
     factor = constants["no_gpudirect_fraction"] if copied else 1.0
     extra_us = constants["no_gpudirect_hop_us"] if copied else 0.0
-    low, middle, high = ((hop + extra_us) * US for hop in table["hop_us"])
-    first, second, third = (fraction * factor for fraction in table["wire_fraction"])
-    return ScaleOutLaw((low, middle, high), (first, second, third), table["ring_fraction"] * factor, table["all_to_all_fraction"] * factor)
+    low, middle, high = ((hop * slower + extra_us) * US for hop in table["hop_us"])
+    little, more, most = (fraction * factor for fraction in table["wire_fraction"])
+    return ScaleOutLaw((low, middle, high), (little, more, most), table["ring_fraction"] * factor, table["all_to_all_fraction"] * factor)
 
 
 def nic_bytes_per_s(scale_out: ScaleOut) -> float:
