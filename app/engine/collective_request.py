@@ -45,9 +45,9 @@ NETWORK_WORDS: tuple[tuple[str, FabricKind], ...] = (
 )  # fmt: skip
 SPEED_WORDS = {"edr": 100.0, "hdr": 200.0, "ndr": 400.0, "xdr": 800.0}
 
-SPREAD_INSIDE = (0.85, 1.3)
-SPREAD_PCIE = (0.6, 2.5)
-SPREAD_BETWEEN = (0.75, 1.6)
+SPREAD_INSIDE = (0.85, 1.25)
+SPREAD_PCIE = (0.65, 2.4)
+SPREAD_BETWEEN = (0.8, 2.0)
 """Factors on the time that hold four in five published points: switched links, PCIe of unknown topology, networks."""
 
 

@@ -127,9 +127,11 @@ def _rate(regime: Regime, exponent: float, collective: Collective, local: FloatA
     """Bytes/s each GPU gets on the scale-up link in one regime, with ``local`` GPUs of the server taking part."""
     link = platform.scale_up
     wire, mesh = group_wire_bytes_per_s(platform)
+    pcie = link.kind.startswith("pcie")
     direct = collective == "send_recv" or link.bridge
-    crowd = np.full_like(local, CROWD_RANKS) if direct else np.clip(local, 2, CROWD_RANKS)
-    if link.kind.startswith("pcie"):
+    alone = 2.0 if pcie else float(CROWD_RANKS)
+    crowd = np.full_like(local, alone) if direct else np.clip(local, 2, CROWD_RANKS)
+    if pcie:
         return _pcie_rate(regime, exponent, crowd, platform, wire)
     rate: FloatArray = wire * regime.wire_fraction * (crowd / CROWD_RANKS) ** exponent
     if mesh:
