@@ -105,6 +105,8 @@ def design_fabric(
     """
     if servers < 1 or nics_per_server < 1 or oversubscription < 1:
         raise ValueError("servers and nics_per_server are at least 1, oversubscription at least 1")
+    if servers == 2 and nics_per_server == 1 and gpus_per_server == 1 and switch_id is None:
+        return _direct_pair(nic_gbit_per_s, protocol)
     failure = f"no {protocol} switch in the catalogue carries {nic_gbit_per_s:g} Gbit/s"
     for switch in _choices(catalog, protocol, nic_gbit_per_s, switch_id):
         allowed = (1,) if style == "top_of_rack" else _planes(switch, protocol, nic_gbit_per_s)
@@ -127,6 +129,39 @@ def design_fabric(
                 return _plan(shape, switch, protocol, nic_gbit_per_s, catalog)
             failure = f"{servers} servers with {nics_per_server} NICs are more than three tiers of {switch.name} reach"
     raise ValueError(failure)
+
+
+def _direct_pair(nic_gbit_per_s: float, protocol: FabricProtocol) -> FabricPlan:
+    """Two desktop machines on one cable, as GB10 systems are paired."""
+    cable = PlanOptic(item=f"{nic_gbit_per_s:g}G copper cable (DAC)", quantity=1, where="between the two machines", power_w=0.0)
+    return FabricPlan(
+        fabric="InfiniBand" if protocol == "infiniband" else "Ethernet (RoCE)",
+        protocol=protocol,
+        servers=2,
+        tiers=0,
+        rails=1,
+        planes=1,
+        leaf_switches=0,
+        spine_switches=0,
+        core_switches=0,
+        node_cables=1,
+        leaf_spine_cables=0,
+        spine_core_cables=0,
+        oversubscription=1.0,
+        storage_switches=0,
+        management_switches=0,
+        controller_links=0,
+        servers_per_unit=2,
+        units=1,
+        switch_model="none: direct cable",
+        switch_ports=0,
+        nic_gbit_per_s=nic_gbit_per_s,
+        link_gbit_per_s=nic_gbit_per_s,
+        switch_power_w=0.0,
+        optics_power_w=0.0,
+        optics=(cable,),
+        notes=("Two machines need no switch; a third does.",),
+    )
 
 
 def _choices(catalog: SwitchCatalog, protocol: str, nic_gbit_per_s: float, switch_id: str | None) -> list[Switch]:

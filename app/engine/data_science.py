@@ -6,7 +6,7 @@ import math
 
 from app.engine.collectives import collective_time_s
 from app.engine.host import CPU_SERVER, CpuFit
-from app.engine.jobs import bandwidth_bytes_per_s, does_not_fit, not_needed, span_counts, unknown_figure, usable_gb
+from app.engine.jobs import bandwidth_bytes_per_s, does_not_fit, no_network, not_needed, span_counts, unknown_figure, usable_gb
 from app.engine.platform import Platform
 from app.engine.result import CommunicationTerm, JobFigures, Parallel, Shortfall, Sized, Span
 from app.ranges import Range
@@ -43,6 +43,9 @@ def query_s(dataset_bytes: float, gpus: int, platform: Platform, bandwidth: floa
 def size_data_science(demand: DataScienceDemand, platform: Platform, span: Span, max_gpus: int) -> Sized | Shortfall:
     """The fewest GPUs whose memory holds the working set of one user's job; further users are copies."""
     gpu = platform.gpu
+    missing = no_network(platform, span)
+    if missing is not None:
+        return missing
     capacity, bandwidth = usable_gb(gpu), bandwidth_bytes_per_s(gpu)
     if capacity is None or bandwidth is None:
         return unknown_figure(gpu, "memory or bandwidth")

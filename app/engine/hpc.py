@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.engine import molecular, solvers
 from app.engine.host import CPU_BUSY_LIMIT, CPU_SERVER, CpuFit
-from app.engine.jobs import does_not_fit, not_needed, span_counts, too_few_gpus, unknown_figure, usable_gb
+from app.engine.jobs import does_not_fit, no_network, not_needed, span_counts, too_few_gpus, unknown_figure, usable_gb
 from app.engine.platform import Platform
 from app.engine.result import Bottleneck, CommunicationTerm, JobFigures, Parallel, ScalingPoint, Shortfall, Sized, Span
 from app.ranges import Range
@@ -70,6 +70,9 @@ def size_hpc(demand: HpcDemand, platform: Platform, span: Span, max_gpus: int) -
     per_server = platform.gpus_per_server
     if span == "many_servers" and by_memory <= per_server and _total_h(run, per_server) <= enough:
         return not_needed("one server holds the run and finishes it in time")
+    missing = no_network(platform, span)
+    if missing is not None:
+        return missing
     counts = [count for count in span_counts(span, platform, max_gpus) if count >= by_memory]
     if not counts:
         reach = max(span_counts(span, platform, max_gpus), default=0)
@@ -242,8 +245,20 @@ def _sized(
         precision={"arithmetic": "fp64" if demand.fp64 else "fp32"},
         bounds_gpus_by_memory=by_memory,
         bounds_gpus_by_roofline=max(1, math.ceil(demand.runs_per_day * min(run.hours(1)[0] / high, DAY_H) / DAY_H)),
-        notes=(run.note,) if run.note else (),
+        notes=_notes(demand, platform, run),
     )
+
+
+WEAK_FP64_FRACTION = 1 / 8
+"""FP64 over FP32 below which a GPU counts as weak in FP64: graphics parts have 1/32 or 1/64, data-centre parts 1/2 or 1."""
+
+
+def _notes(demand: HpcDemand, platform: Platform, run: RunModel) -> tuple[str, ...]:
+    notes = [run.note] if run.note else []
+    fp64, fp32 = platform.gpu.fp64_tflops, platform.gpu.fp32_tflops
+    if demand.fp64 and fp64 is not None and fp32 is not None and fp64 < WEAK_FP64_FRACTION * fp32:
+        notes.append(f"{platform.gpu.name} is weak in FP64 ({fp64:g} TFLOPS): memory-bound codes bear it, dense FP64 work does not.")
+    return tuple(notes)
 
 
 def _communication(run: RunModel, gpus: int, span: Span, hours: float) -> tuple[CommunicationTerm, ...]:

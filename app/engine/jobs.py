@@ -61,6 +61,13 @@ def too_few_gpus(needed: int, available: int) -> Shortfall:
     )
 
 
+def no_network(platform: Platform, span: Span) -> Shortfall | None:
+    """A job across servers asked of servers without a network between them."""
+    if span != "many_servers" or platform.scale_out is not None:
+        return None
+    return Shortfall(constraint="fabric", needed=None, available=None, unit="", message="there is no network between the servers")
+
+
 def not_needed(message: str) -> Shortfall:
     """A smaller span does the work: wider ones are not offered."""
     return Shortfall(constraint="not_needed", needed=None, available=None, unit="", message=message)

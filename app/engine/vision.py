@@ -8,7 +8,7 @@ import numpy as np
 
 from app.engine.collectives import collective_time_s
 from app.engine.host import CPU_BUSY_LIMIT, CPU_SERVER, CpuFit
-from app.engine.jobs import does_not_fit, half_precision_flops, span_counts, unknown_figure, usable_gb
+from app.engine.jobs import does_not_fit, half_precision_flops, no_network, span_counts, unknown_figure, usable_gb
 from app.engine.platform import Platform
 from app.engine.result import Bottleneck, CommunicationTerm, JobFigures, Parallel, ScalingPoint, Shortfall, Sized, Span
 from app.ranges import Range
@@ -63,6 +63,9 @@ def step_parts_s(demand: VisionDemand, platform: Platform, gpus: int, flops: flo
 def size_vision(demand: VisionDemand, platform: Platform, span: Span, max_gpus: int) -> Sized | Shortfall:
     """The fewest GPUs of one job that finish in time; without a deadline, the smallest the span allows."""
     gpu = platform.gpu
+    missing = no_network(platform, span)
+    if missing is not None:
+        return missing
     flops, capacity = half_precision_flops(gpu), usable_gb(gpu)
     if flops is None or capacity is None:
         return unknown_figure(gpu, "16-bit rate or memory")

@@ -171,3 +171,10 @@ def test_request():
     fields = {error.field for error in caught.value.errors}
     assert {"n_nodes", "switch_model", "oversubscription", "color", "gpu"} <= fields
     assert find_switch("QM9700 (48 compute)", CATALOG).id == "SW001"
+
+
+def test_two_desktop_machines_share_a_cable():
+    plan = design_fabric(2, 1, 200, "ethernet", CATALOG, gpus_per_server=1)
+    assert (plan.leaf_switches, plan.node_cables) == (0, 1)
+    assert fabric_faults(plan) == []
+    assert design_fabric(3, 1, 200, "ethernet", CATALOG, gpus_per_server=1).leaf_switches == 1

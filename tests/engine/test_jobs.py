@@ -163,6 +163,17 @@ def test_memory_only_runs_and_copies():
     assert few.constraint == "gpus"
 
 
+def test_no_network_and_weak_fp64_are_said():
+    refused = size_hpc(hpc("openfoam", 1e9, mpi=True), machine("h100-sxm-80gb"), "many_servers", 64)
+    assert isinstance(refused, Shortfall)
+    assert refused.constraint == "fabric"
+    assert isinstance(size_vision(vision(), machine("h100-sxm-80gb"), "many_servers", 64), Shortfall)
+    assert isinstance(size_data_science(data(1500), machine("h100-sxm-80gb"), "many_servers", 64), Shortfall)
+    weak = size_hpc(hpc("openfoam", 4e6, mpi=True, fp64=True), machine("l40s"), "one_gpu", 8)
+    assert isinstance(weak, Sized)
+    assert any("weak in FP64" in note for note in weak.notes)
+
+
 def test_unknown_figures_are_said():
     refused = size_hpc(hpc("gromacs", 1e5), machine("gaudi3"), "one_gpu", 8)
     assert isinstance(refused, Shortfall)
