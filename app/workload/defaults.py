@@ -37,7 +37,9 @@ GENERATED_PIXELS = Default(1_048_576, "pixels", "1024 x 1024")
 DIFFUSION_STEPS = Default(28, "steps", "Usual for current diffusion models; distilled ones need 1 to 8")
 IMAGE_SECONDS = Default(15, "s per image", "What people wait for an image")
 PEAK_TO_AVERAGE = Default(3, "peak/average", "A working day's load falls in about eight hours")
-TPOT = Default(50, "ms", "20 tokens/s, faster than people read", "questionnaires: 15 tokens/s and more per user feels fluent")
+TPOT = Default(
+    100, "ms", "10 tokens/s, about twice the pace people read at; state a limit to ask for more", "questionnaires: 8 to 15 tokens/s"
+)
 
 ACTIVE_SHARE = Range(low=0.05, mid=0.15, high=0.30)
 """Share of heads who use it within the busy hour; those waiting for an answer at one moment follow from their requests."""
@@ -49,7 +51,7 @@ SECONDS_PER_TOKEN = 0.04
 
 
 def ttft_limit(input_tokens: float) -> Default:
-    """Two seconds, and one more for every 4,000 prompt tokens beyond 2,000: nobody expects a book read at once."""
-    extra = max(input_tokens - 2000, 0.0) / 4000
-    why = "First words within two seconds" + (", and a second for each 4,000 further prompt tokens" if extra else "")
-    return Default(round(1000 * (2 + extra)), "ms", why)
+    """Two seconds, and 1.5 ms for every prompt token beyond 2,000: nobody expects a book read at once."""
+    extra = max(input_tokens - 2000, 0.0) * 1.5
+    why = "First words within two seconds" + (", and 1.5 ms for every prompt token beyond 2,000" if extra else "")
+    return Default(round(2000 + extra), "ms", why + "; state a limit to ask for more")
