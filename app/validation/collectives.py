@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from statistics import median
+from typing import Any, cast
+
+import numpy as np
 
 from app.catalog.loader import Catalog
-from app.engine.collective_request import COLLECTIVE_NAMES, bus_factor, link_kind, scale_up_from
+from app.engine.collective_request import COLLECTIVE_NAMES, bus_factor, link_kind, scale_up_from, time_spread
 from app.engine.collectives import collective_time_s, engine_all_reduce_time_s
 from app.engine.links import Collective
 from app.engine.platform import FabricKind, Platform, ScaleOut
@@ -125,3 +129,116 @@ def predicted_of(case: Case, metric: str) -> float:
         return seconds
     rate = case.message_bytes / seconds / GB
     return rate * bus_factor(case.collective, case.ranks) if metric == "busbw_gb_per_s" else rate
+
+
+SELF_DECLARED = ("degraded", "older software")
+"""Rows whose own notes call the system faulty or superseded: a healthy fabric is what we predict; reported under ``other``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One comparison; ``error`` = predicted / measured - 1."""
+
+    id: str
+    source: str
+    metric: str
+    level: str
+    measured: float
+    predicted: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Relative error of the middle value."""
+        return self.predicted / self.measured - 1
+
+
+def validate_collectives(rows: Iterable[Mapping[str, str]], catalog: Catalog) -> dict[str, Any]:
+    """Figures of the public format over comparable rows, by metric, level and source; the rest under ``other``."""
+    points: list[Point] = []
+    others: list[Point] = []
+    skipped: list[dict[str, str]] = []
+    total = 0
+    for row in rows:
+        total += 1
+        point = _point(row, catalog)
+        if isinstance(point, str):
+            skipped.append({"id": row.get("id", ""), "why": point})
+            continue
+        (points if _comparable(row) else others).append(point)
+    report = {"rows": total, "predicted": len(points) + len(others), "skipped": skipped, **_figures(points)}
+    report["by_metric"] = {name: _figures([p for p in points if p.metric == name]) for name in sorted({p.metric for p in points})}
+    report["by_level"] = {name: _figures([p for p in points if p.level == name]) for name in sorted({p.level for p in points})}
+    sources = sorted({point.source for point in points})
+    report["by_source"] = {
+        name: {"rows": len(errors), "median_abs_error": median(errors)}
+        for name in sources
+        if (errors := [abs(point.error) for point in points if point.source == name])
+    }
+    report["per_row"] = [
+        {"id": p.id, "metric": p.metric, "measured": p.measured, "predicted": p.predicted, "low": p.low, "high": p.high, "error": p.error}
+        for p in points
+    ]
+    report["other"] = {**_figures(others), "ids": [point.id for point in others]}
+    return report
+
+
+def _comparable(row: Mapping[str, str]) -> bool:
+    notes = row.get("notes", "").lower()
+    return (row.get("comparable") or "yes").startswith("yes") and not any(word in notes for word in SELF_DECLARED)
+
+
+def _point(row: Mapping[str, str], catalog: Catalog) -> Point | str:
+    measured = measured_of(row)
+    if measured is None:
+        return "no time or bandwidth in the row"
+    case = case_of(row, catalog)
+    if isinstance(case, str):
+        return case
+    metric, value = measured
+    predicted = predicted_of(case, metric)
+    across = case.ranks > case.ranks_per_server
+    low, high = time_spread(case.platform, across)
+    if metric != "time_s":
+        low, high = 1 / high, 1 / low
+    return Point(
+        id=row.get("id", ""),
+        source=row.get("source_key") or row.get("source_title") or row.get("source_locator") or "",
+        metric=metric,
+        level="between_servers" if across else "inside_server",
+        measured=value,
+        predicted=predicted,
+        low=predicted * low,
+        high=predicted * high,
+    )
+
+
+def _figures(points: Sequence[Point]) -> dict[str, Any]:
+    """Median and 90th percentile of the absolute error, median over sources, bias, rank correlation, coverage of the ranges."""
+    if not points:
+        return {"points": 0}
+    errors = np.array([point.error for point in points])
+    by_source: dict[str, list[float]] = defaultdict(list)
+    for point in points:
+        by_source[point.source].append(abs(point.error))
+    inside = [point.low <= point.measured <= point.high for point in points]
+    return {
+        "points": len(points),
+        "median_abs_error": float(np.median(np.abs(errors))),
+        "p90_abs_error": float(np.quantile(np.abs(errors), 0.9)),
+        "source_median_abs_error": median(median(values) for values in by_source.values()),
+        "bias": float(np.median(errors)),
+        "spearman": _spearman([point.measured for point in points], [point.predicted for point in points]),
+        "interval_coverage": sum(inside) / len(inside),
+    }
+
+
+def _spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Rank correlation; None for fewer than three points or constant values."""
+    if len(first) < 3:
+        return None
+    ranks = [np.argsort(np.argsort(np.asarray(values))).astype(float) for values in (first, second)]
+    if ranks[0].std() == 0 or ranks[1].std() == 0:
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
