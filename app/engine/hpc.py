@@ -194,10 +194,10 @@ def _memory_run(demand: HpcDemand, platform: Platform) -> RunModel | None:
     if platform.gpu.memory_bandwidth_gb_per_s is None:
         return None
     memory = demand.memory_gb or UNKNOWN_MEMORY_GB
-    bandwidth = platform.gpu.memory_bandwidth_gb_per_s * solvers.SUSTAINED_BANDWIDTH
+    one = solvers.memory_run_hours(memory, platform.gpu.memory_bandwidth_gb_per_s * GB)
 
     def hours(gpus: int) -> tuple[float, float]:
-        return memory * solvers.MEMORY_SWEEPS_PER_RUN / bandwidth / gpus / SECONDS_PER_HOUR, 0.0
+        return one / gpus, 0.0
 
     return RunModel(
         memory_gb=memory,
@@ -310,7 +310,7 @@ def _cpu_run(demand: HpcDemand) -> tuple[float, float]:
         return work / host.fp64_flops / SECONDS_PER_HOUR, demand.memory_gb or solvers.plane_wave_memory_gb(atoms)
     if size is None:
         memory = demand.memory_gb or UNKNOWN_MEMORY_GB
-        return memory * GB * solvers.MEMORY_SWEEPS_PER_RUN / host.bandwidth_bytes_per_s / SECONDS_PER_HOUR, memory
+        return solvers.memory_run_hours(memory, host.bandwidth_bytes_per_s), memory
     cost = solvers.WEATHER if demand.code == "wrf" else solvers.FINITE_VOLUME
     wide = 2 if demand.fp64 else 1
     rate = min(host.bandwidth_bytes_per_s / (cost.moved_bytes * wide), flops / cost.flop)

@@ -64,8 +64,11 @@ SUSTAINED_BANDWIDTH = 0.60
 SUSTAINED_COMPUTE = 0.40
 """Shares of data-sheet rates that indirect, memory-bound codes reach; assumption (STREAM reaches 0.8-0.9)."""
 
-MEMORY_SWEEPS_PER_RUN = 1e5
-"""A run described only by its memory is taken to read it this often; assumption, an order of magnitude either way."""
+MEMORY_SWEEPS_PER_RUN = 3e4
+REFERENCE_BANDWIDTH = 2039.0 * GB
+"""A run described only by its memory is taken to read it this often on an A100; assumption, an order of magnitude either way
+(structure prediction: 1 minute at about 20 GB, half an hour at about 70 GB). Other GPUs by the square root of their
+bandwidth: AlphaFold 3, 24 / 16 / 12 h on L40S / A100 / H100 (864 / 2039 / 3350 GB/s)."""
 
 PLANE_WAVE_MEMORY_GB = 40.0
 PLANE_WAVE_ATOMS = 300.0
@@ -104,6 +107,12 @@ def exchange_s(cost: SolverCost, cells: float, gpus: int, platform: Platform, fp
     pair = collective_time_s("send_recv", payload, 2, 1 if crosses else 2, platform)
     reduction = collective_time_s("all_reduce", 8.0, gpus, platform.gpus_per_server, platform)
     return float(cost.exchanges * pair + cost.reductions * reduction)
+
+
+def memory_run_hours(memory_gb: float, bandwidth_bytes_per_s: float) -> float:
+    """Hours of a run known only by its memory: sweeps x memory over the sustained rate, which grows with sqrt(bandwidth)."""
+    rate = SUSTAINED_BANDWIDTH * (bandwidth_bytes_per_s * REFERENCE_BANDWIDTH) ** 0.5
+    return float(memory_gb * GB * MEMORY_SWEEPS_PER_RUN / rate / SECONDS_PER_HOUR)
 
 
 def plane_wave_memory_gb(atoms: float) -> float:

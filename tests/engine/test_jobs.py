@@ -154,13 +154,20 @@ def test_a_deadline_nothing_meets_names_the_nearest():
 
 
 def test_memory_only_runs_and_copies():
-    # 1000 runs of 20 GB: 20 x 1e5 / (864 x 0.6) = 3858 s = 1.07 h; 1000 x 1.07 / 24 = 44.7
+    # 1000 runs of 20 GB: 20e9 x 3e4 / (0.6 x sqrt(864e9 x 2039e9)) = 753 s = 0.209 h; 1000 x 0.209 / 24 = 8.7
     sized = size_hpc(hpc(memory=20, runs=1000), machine("l40s"), "one_gpu", 1000)
     assert isinstance(sized, Sized)
-    assert sized.replicas == 45
-    few = size_hpc(hpc(memory=20, runs=1000), machine("l40s"), "one_gpu", 10)
+    assert sized.replicas == 9
+    few = size_hpc(hpc(memory=20, runs=1000), machine("l40s"), "one_gpu", 5)
     assert isinstance(few, Shortfall)
     assert few.constraint == "gpus"
+
+
+def test_memory_runs_scale_as_published():
+    # AlphaFold 3: 24 / 16 / 12 h on L40S / A100 / H100
+    l40s, a100, h100 = (solvers.memory_run_hours(20, bandwidth * GB) for bandwidth in (864, 2039, 3350))
+    assert l40s / a100 == pytest.approx(24 / 16, rel=0.05)
+    assert h100 / a100 == pytest.approx(12 / 16, rel=0.05)
 
 
 def test_no_network_and_weak_fp64_are_said():
