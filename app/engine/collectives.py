@@ -31,6 +31,8 @@ from app.units import US
 FloatArray = NDArray[np.float64]
 
 REGIMES = 3
+NEWER_PCIE_GENERATION = 5
+"""Hosts from this PCIe generation on copy through their memory nearly as fast as peers reach each other."""
 CHUNK = 16_384
 """Entries worked on at once: a dozen arrays of them stay in a processor's cache."""
 
@@ -149,8 +151,10 @@ def _pcie_rate(regime: Regime, exponent: float, crowd: FloatArray, platform: Pla
     crowd = np.full_like(crowd, 2.0) if switched else crowd
     rate: FloatArray = wire * regime.wire_fraction * (crowd / CROWD_RANKS) ** exponent
     if platform.scale_up.p2p != "yes":
-        pair = host["no_p2p_fraction"] if platform.scale_up.p2p == "no" else host["unknown_p2p_fraction"]
-        rate = np.where(crowd <= 2, rate * pair, rate)
+        age = "newer" if platform.scale_up.pcie_gen >= NEWER_PCIE_GENERATION else "older"
+        power = 1.0 if platform.scale_up.p2p == "no" else 0.5
+        pair, group = host[f"{age}_pair_fraction"] ** power, host[f"{age}_group_fraction"] ** power
+        rate = rate * np.where(crowd <= 2, pair, group)
     return rate
 
 
