@@ -41,6 +41,8 @@ MANAGEMENT_PORTS = 46
 CONTROLLER_LINKS = 4
 """Two fabric-manager appliances with two ports each, in InfiniBand from one scalable unit on: SuperPOD H100, table 4."""
 STORAGE_PAIR_SERVERS = 16
+SWITCHES_PER_RACK = 16
+WITHIN_RACK_M = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,9 @@ class FabricPlan:
     """Transceivers at the servers, where known."""
     optics: tuple[PlanOptic, ...]
     notes: tuple[str, ...]
+    server_leaf_m: float = 0.0
+    leaf_spine_m: float = 0.0
+    """Longest cables; a plan without a shape has none between switches."""
     shape: Shape | None = None
     """Counts from which the links can be listed; None for a plain network."""
 
@@ -94,11 +99,14 @@ def design_fabric(
     *,
     style: Style = "rail",
     spine_ports: int | None = None,
+    server_leaf_m: float | None = None,
+    leaf_spine_m: float | None = None,
 ) -> FabricPlan:
     """Network for the GPU NICs of ``servers`` servers.
 
     oversubscription: down over up allowed at the leaf, 1 = none. switch_id: catalogue id or model name.
     style ``top_of_rack``: one leaf per rack of two servers instead of rails.
+    server_leaf_m, leaf_spine_m: longest cable an installer measured; they replace the estimate from the rack layout.
 
     Raises:
         ValueError: no switch of the catalogue carries the NIC rate, or three tiers do not reach the servers.
@@ -126,7 +134,7 @@ def design_fabric(
                 spine_ports=spine_ports,
             )
             if shape is not None and (shape.tiers < 3 or planes == allowed[-1]):
-                return _plan(shape, switch, protocol, nic_gbit_per_s, catalog)
+                return _plan(shape, switch, protocol, nic_gbit_per_s, catalog, (server_leaf_m, leaf_spine_m))
             failure = f"{servers} servers with {nics_per_server} NICs are more than three tiers of {switch.name} reach"
     raise ValueError(failure)
 
@@ -209,10 +217,19 @@ def _pair_fill(protocol: str, servers: int) -> float:
     return PAIR_FILL if servers <= PAIR_SERVERS else 0.0
 
 
-def _plan(shape: Shape, switch: Switch, protocol: FabricProtocol, nic_gbit_per_s: float, catalog: SwitchCatalog) -> FabricPlan:
+def _plan(
+    shape: Shape,
+    switch: Switch,
+    protocol: FabricProtocol,
+    nic_gbit_per_s: float,
+    catalog: SwitchCatalog,
+    measured_m: tuple[float | None, float | None],
+) -> FabricPlan:
     switches = shape.leaf_switches + shape.spine_switches + shape.core_switches
     link = nic_gbit_per_s / shape.planes
-    optics = _optics(shape, switch, protocol, link, catalog)
+    near, far = _lengths_m(shape)
+    near, far = measured_m[0] or near, measured_m[1] or far
+    optics = _optics(shape, switch, protocol, link, catalog, near, far)
     storage = 0 if shape.servers <= STORAGE_PAIR_SERVERS else math.ceil(shape.servers / STORAGE_SERVERS_PER_SWITCH)
     controller = _controller_links(shape, protocol)
     return FabricPlan(
@@ -242,6 +259,8 @@ def _plan(shape: Shape, switch: Switch, protocol: FabricProtocol, nic_gbit_per_s
         optics_power_w=sum(part.quantity * (part.power_w or 0.0) for part in optics if part.where == "server to leaf"),
         optics=optics,
         notes=_notes(shape, switch, protocol, storage, controller),
+        server_leaf_m=near,
+        leaf_spine_m=far,
         shape=shape,
     )
 
@@ -269,20 +288,27 @@ def _controller_links(shape: Shape, protocol: str) -> int:
     return min(CONTROLLER_LINKS, free)
 
 
-def _optics(shape: Shape, switch: Switch, protocol: str, link: float, catalog: SwitchCatalog) -> tuple[PlanOptic, ...]:
-    """Cables and transceivers of each tier at the length the rack layout gives."""
-    cables = catalog.cables
+def _lengths_m(shape: Shape) -> tuple[float, float]:
+    """Longest cable from server to leaf and above the leaves, from the rack layout."""
     racks = math.ceil(shape.servers / SERVERS_PER_RACK)
     unit_racks = math.ceil(min(shape.servers, shape.servers_per_unit) / SERVERS_PER_RACK)
+    near = WITHIN_RACK_M if racks == 1 else row_length_m(unit_racks)
+    if shape.cross_connected:
+        return near, WITHIN_RACK_M
+    return near, row_length_m(racks + math.ceil((shape.spine_switches + shape.core_switches) / SWITCHES_PER_RACK))
+
+
+def _optics(
+    shape: Shape, switch: Switch, protocol: str, link: float, catalog: SwitchCatalog, near: float, far: float
+) -> tuple[PlanOptic, ...]:
+    """Cables and transceivers of each tier at its length in metres."""
+    cables = catalog.cables
     twin_switch = switch.port_gbit_per_s >= 400 and link * 2 >= switch.port_gbit_per_s
     twin_server = shape.nics_per_server % 2 == 0 and link >= 400 and shape.planes == 1
-    near = 2.5 if racks == 1 else row_length_m(unit_racks)
     ends = int(twin_switch) + int(twin_server)
-    far = row_length_m(racks + math.ceil((shape.spine_switches + shape.core_switches) / 16))
     parts = link_optics(cables, protocol, link, shape.node_links, near, "server to leaf", twin_ends=ends)
     between = "between the two switches" if shape.cross_connected else "leaf to spine"
-    reach = 2.0 if shape.cross_connected else far
-    parts += link_optics(cables, protocol, link, shape.leaf_spine_links, reach, between, twin_ends=2 * int(twin_switch))
+    parts += link_optics(cables, protocol, link, shape.leaf_spine_links, far, between, twin_ends=2 * int(twin_switch))
     parts += link_optics(cables, protocol, link, shape.spine_core_links, far, "spine to core", twin_ends=2 * int(twin_switch))
     return tuple(parts)
 

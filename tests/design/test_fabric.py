@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.catalog.loader import load_catalog
 from app.design.cabling import link_optics, row_length_m
+from app.design.cabling_table import cabling_table
 from app.design.fabric import FabricPlan, design_fabric, fabric_faults, plain_network
 from app.design.fabric_request import estimate_fabric, find_switch
 from app.design.topology import faults, links_of, rails_of, shape_of
@@ -178,3 +179,25 @@ def test_two_desktop_machines_share_a_cable():
     assert (plan.leaf_switches, plan.node_cables) == (0, 1)
     assert fabric_faults(plan) == []
     assert design_fabric(3, 1, 200, "ethernet", CATALOG, gpus_per_server=1).leaf_switches == 1
+
+
+def test_the_cabling_table_lists_every_link():
+    plan = design_fabric(64, 8, 400, "infiniband", CATALOG)
+    table = cabling_table(plan)
+    # 16 leaves down with 32 links each, 16 leaves up with 32 each
+    assert [run.count for run in table] == [32] * 32
+    assert (table[0].start, table[0].end) == ("server 1 to server 32", "leaf 1")
+    assert (table[8].start, table[8].end) == ("server 33 to server 64", "leaf 9")
+    assert (table[16].start, table[16].end) == ("leaf 1", "spine 1 to spine 8")
+    large = design_fabric(512, 8, 800, "ethernet", CATALOG)
+    assert sum(run.count for run in cabling_table(large)) == 2 * (large.node_cables + large.leaf_spine_cables)
+    assert cabling_table(large)[-1].start.endswith("of plane 2")
+
+
+def test_measured_lengths_replace_the_estimate():
+    plan = design_fabric(64, 8, 400, "infiniband", CATALOG)
+    assert all("multimode" in part.item or "MMA4Z00" in part.item for part in plan.optics)
+    far = design_fabric(64, 8, 400, "infiniband", CATALOG, leaf_spine_m=120)
+    above = [part.item for part in far.optics if part.where == "leaf to spine"]
+    assert above == ["400G single-mode fibre, up to 120 m", "800G twin-port transceiver MMS4X00-NM"]
+    assert {run.type for run in cabling_table(far)} == {"multimode fibre", "single-mode fibre"}
