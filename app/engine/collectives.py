@@ -232,7 +232,7 @@ def _outside_paths(
     ring = law.ring_fraction if last else shared
     tree_steps = np.log2(np.maximum(servers, 2.0))
     if collective == "all_reduce":
-        tree = (2 * tree_steps, 2 * (servers - 1) / servers * size, shared)
+        tree = (2 * tree_steps, 2 * (servers - 1) / servers * size / _tree_gain(servers), shared)
         return [(2 * (servers - 1), 2 * (count - 1) / count * size, ring), tree]
     if collective in ("all_gather", "reduce_scatter"):
         return [(servers - 1, (count - 1) / count * size, ring)]
@@ -242,6 +242,15 @@ def _outside_paths(
     if collective == "broadcast":
         return [(tree_steps, size, ring)]
     return [(one, local * size, ring)]
+
+
+def _tree_gain(servers: FloatArray) -> FloatArray:
+    """How much better a tree fills the NICs over many servers than over a few, log-linear in between."""
+    constants = scale_out_constants()
+    few, many = np.log(constants["tree_small_servers"]), np.log(constants["tree_large_servers"])
+    position = np.clip((np.log(servers) - few) / (many - few), 0.0, 1.0)
+    gain: FloatArray = 1 + (constants["tree_large_factor"] - 1) * position
+    return gain
 
 
 def _peer_latency_s(collective: Collective, count: FloatArray, local: FloatArray) -> FloatArray:

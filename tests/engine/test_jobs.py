@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.catalog.loader import load_catalog
 from app.engine import molecular, solvers
+from app.engine.cpu_jobs import size_cpu_job
 from app.engine.data_science import cpu_data_science, size_data_science
 from app.engine.host import CPU_SERVER, CpuFit
 from app.engine.hpc import cpu_hpc, size_hpc
@@ -19,7 +20,7 @@ from app.engine.speech import batch_real_time_factor, cpu_speech, encoder_flop, 
 from app.engine.vision import cpu_vision, local_batch, peak_fraction, size_vision
 from app.ranges import Range
 from app.units import GB, TFLOP
-from app.workload.demand import DataScienceDemand, HpcDemand, ImageDemand, SpeechDemand, VisionDemand
+from app.workload.demand import DataScienceDemand, Demand, HpcDemand, ImageDemand, PrecisionDemand, SpeechDemand, VisionDemand
 
 CATALOG = load_catalog()
 WHISPER = {name: CATALOG.find_model(f"openai/whisper-{name}") for name in ("tiny", "small", "large-v3")}
@@ -348,3 +349,19 @@ def test_the_yardstick_server():
     # 0.35 x 64 cores x 2.7e9 x 64 = 3.87 TFLOP/s; 0.75 x 24 x 38.4e9 = 691 GB/s
     assert CPU_SERVER.fp32_flops == pytest.approx(3.87e12, rel=0.01)
     assert CPU_SERVER.bandwidth_bytes_per_s == pytest.approx(691e9, rel=0.01)
+
+
+def test_one_question_for_every_kind():
+    auto = PrecisionDemand(weights="auto", kv_cache="auto", training="auto")
+
+    def whole(shape=None, **part) -> Demand:
+        return Demand(workload="x", shape=shape, precision=auto, **part)
+
+    queue = SpeechDemand(streams=None, audio_hours=2.0, deadline_h=24.0)
+    assert isinstance(size_cpu_job(whole(speech=queue, shape=WHISPER["tiny"])), CpuFit)
+    assert isinstance(size_cpu_job(whole(data_science=data(100))), Shortfall)
+    assert isinstance(size_cpu_job(whole(hpc=hpc("openfoam", 1e6, mpi=True))), CpuFit)
+    assert isinstance(size_cpu_job(whole(vision=vision(images=1e9, deadline=1))), Shortfall)
+    picture = ImageDemand(images_per_s=Range.exact(1), images=None, deadline_h=None, steps=28, pixels=1024**2, latency_s=5)
+    assert isinstance(size_cpu_job(whole(image=picture, shape=FLUX)), Shortfall)
+    assert size_cpu_job(whole()) is None
