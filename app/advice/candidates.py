@@ -62,10 +62,17 @@ def architecture_of(platform: Platform, span: Span) -> Architecture:
     return Architecture.INFINIBAND_CLUSTER if infiniband else Architecture.ETHERNET_CLUSTER
 
 
+DESK_SIDE_WORKLOADS = (*CONSUMER_WORKLOADS, "finetuning")
+"""Work people do beside their desk: towers and desktops are considered without being named. Services run in racks."""
+
+SPECIALIST_GENERATIONS = ("gaudi2", "gaudi3", "xe_hpc", "xe2", "rdna3", "rdna4")
+"""Hardware with a narrow software stack, considered when its maker or the part is named."""
+
+
 def allowed_gpus(profile: WorkloadProfile, catalog: Catalog) -> tuple[Gpu, ...]:
-    """GPUs the constraints allow. Without a list: what is on sale, has a price class, and suits the kind of work."""
+    """GPUs the constraints allow. Without a list: what is on sale, has known figures, and suits the kind of work."""
     constraints = profile.constraints
-    excluded = set(constraints.exclude_gpus)
+    excluded = {gpu.id for name in constraints.exclude_gpus if (gpu := catalog.find_gpu(name)) is not None}
     if constraints.gpus:
         rows = [catalog.find_gpu(name) for name in constraints.gpus]
         named = [gpu for gpu in rows if gpu is not None and gpu.id not in excluded]
@@ -78,31 +85,40 @@ def allowed_gpus(profile: WorkloadProfile, catalog: Catalog) -> tuple[Gpu, ...]:
             continue
         if gpu.form_factor == "consumer" and profile.workload not in CONSUMER_WORKLOADS:
             continue
-        if catalog.servers_for(gpu.id):
+        if gpu.generation in SPECIALIST_GENERATIONS and gpu.vendor not in constraints.vendors:
+            continue
+        if building_blocks(gpu, catalog, profile):
             chosen.append(gpu)
     return tuple(chosen)
 
 
-def building_blocks(gpu: Gpu, catalog: Catalog, constraints: Constraints) -> tuple[Server, ...]:
+def building_blocks(gpu: Gpu, catalog: Catalog, profile: WorkloadProfile) -> tuple[Server, ...]:
     """One server per count and link type: rows that differ only in the maker do the same work.
 
-    Among equals the row with known power, then the more trusted figures, then the newer one is taken.
+    Among equals the row with known power, then the more trusted figures, then the newer one is taken. Towers and
+    desktops count for desk-side work or when the GPU was named.
     """
+    constraints = profile.constraints
+    desk_side = profile.workload in DESK_SIDE_WORKLOADS or bool(constraints.gpus)
     rank = {"high": 0, "medium": 1, "low": 2}
-    best: dict[tuple[int, str, str], Server] = {}
+    best: dict[tuple[int, str], Server] = {}
     for server in catalog.servers_for(gpu.id):
-        if server.lifecycle in ("roadmap", "cloud_only"):
+        tower = server.form in ("tower", "desktop")
+        if server.lifecycle in ("roadmap", "cloud_only") or (tower and not desk_side):
             continue
         if constraints.cooling == "air" and server.cooling in ("liquid", "hybrid", "immersion"):
             continue
-        if constraints.cooling == "liquid" and server.cooling == "air" and server.form == "rack_scale":
-            continue
-        key = (server.gpus, server.scale_up, "tower" if server.form in ("tower", "desktop") else "rack")
-        order = (server.max_power_w is None, rank[server.confidence], -server.year, server.id)
+        key = (server.gpus, server.scale_up)
+        order = (tower, server.max_power_w is None, rank[server.confidence], -server.year, server.id)
         other = best.get(key)
-        if other is None or order < (other.max_power_w is None, rank[other.confidence], -other.year, other.id):
+        if other is None or order < _order(other, rank):
             best[key] = server
     return tuple(sorted(best.values(), key=lambda server: (server.gpus, server.id)))
+
+
+def _order(server: Server, rank: dict[str, int]) -> tuple[bool, bool, int, int, str]:
+    tower = server.form in ("tower", "desktop")
+    return tower, server.max_power_w is None, rank[server.confidence], -server.year, server.id
 
 
 def _networks(gpu: Gpu, server: Server, constraints: Constraints) -> Iterator[tuple[ScaleOut, bool]]:
@@ -130,7 +146,7 @@ def candidates(profile: WorkloadProfile, catalog: Catalog) -> list[Candidate]:
     if limit == 0:
         return found
     for gpu in allowed_gpus(profile, catalog):
-        blocks = building_blocks(gpu, catalog, constraints)
+        blocks = building_blocks(gpu, catalog, profile)
         cluster_blocks = _cluster_blocks(blocks)
         for server in blocks:
             platform = platform_of(gpu, server)
@@ -151,13 +167,15 @@ def candidates(profile: WorkloadProfile, catalog: Catalog) -> list[Candidate]:
 
 
 def _cluster_blocks(blocks: tuple[Server, ...]) -> tuple[Server, ...]:
-    """Servers a cluster is built from: the densest rack server, and a rack-scale domain where there is one."""
+    """Servers a cluster is built from: the densest rack server, and a rack-scale domain where there is one. Towers and
+    desktops only where a GPU comes in nothing else."""
     racks = [server for server in blocks if server.form == "rack_server"]
     scale = [server for server in blocks if server.form == "rack_scale"]
     if not racks and not scale:
         return blocks[-1:]
     densest = max((server.gpus for server in racks), default=0)
-    return tuple(server for server in racks if server.gpus == densest) + tuple(scale)
+    dense = [server for server in racks if server.gpus == densest and (densest > 1 or not scale)]
+    return (*dense, *scale)
 
 
 def _owned(profile: WorkloadProfile, catalog: Catalog, limit: int) -> Iterator[Candidate]:

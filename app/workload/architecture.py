@@ -8,6 +8,7 @@ arXiv 2405.04434, section 2.1), SwiGLU (arXiv 2002.05202), DeepSeekMoE (arXiv 24
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ def mlp_parameters(hidden: float, inner: float, gated: bool) -> float:
     return (3.0 if gated else 2.0) * hidden * inner
 
 
+@lru_cache(maxsize=1024)
 def parameter_counts(shape: ModelShape) -> ParameterCounts:
     """All components, their total and the active share."""
     h = shape.hidden

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.compute import GB
 from app.engine.platform import Platform
 from app.engine.training.job import RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.memory import training_memory_bytes
 from app.engine.training.step import StepTime, step_time
+from app.units import GB
 
 USABLE_FRACTION = 0.94
 """Share of a GPU's nameplate memory training can use: driver reserve and the margin before out-of-memory."""
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 MAX_PIPELINE = 32
+TENSOR_DEGREES = (1, 2, 4, 8, 16, 32, 64)
+CONTEXT_DEGREES = (1, 2, 4, 8, 16)
+EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
+LONG_SEQUENCE = 16_384
+"""Tokens from which context parallelism is considered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +63,34 @@ def legal_layouts(job: TrainingJob, platform: Platform, gpus: int) -> TrainingLa
     """Every legal layout of ``gpus`` GPUs: TP divides the heads and stays in the fast domain, PP divides the layers,
     EP divides the experts, CP splits long sequences, DP takes the rest and does not exceed the global batch."""
     shape = job.shape
-    domain = platform.scale_up.domain_gpus if not platform.scale_up.kind.startswith("pcie") else platform.gpus_per_server
-    tensor = [
-        value for value in (1, 2, 4, 8, 16, 32, 64) if value <= min(domain, gpus) and _divides_heads(value, shape.heads, shape.kv_heads)
-    ]
-    pipeline = [value for value in _divisors(shape.layers) if value <= min(MAX_PIPELINE, gpus)] if gpus > 1 else [1]
-    context = [1] if job.seq_len < 16_384 else [1, 2, 4, 8, 16]
+    over_pcie = platform.scale_up.kind.startswith("pcie")
+    domain = platform.gpus_per_server if over_pcie else platform.scale_up.domain_gpus
+    return _layouts(
+        gpus,
+        domain,
+        (shape.heads, shape.kv_heads, shape.layers, shape.experts if shape.is_moe else 0),
+        job.seq_len >= LONG_SEQUENCE,
+        int(job.global_batch_sequences),
+        job.frozen_base,
+    )
+
+
+@lru_cache(maxsize=512)
+def _layouts(
+    gpus: int, domain: int, dimensions: tuple[int, int, int, int], long: bool, batch: int, frozen: bool
+) -> TrainingLayout | None:
+    """The layouts themselves: they depend on the model's dimensions only, so every platform of a search shares them."""
+    heads, kv_heads, layers, experts = dimensions
+    tensor = [value for value in TENSOR_DEGREES if value <= min(domain, gpus) and _divides_heads(value, heads, kv_heads)]
+    pipeline = [value for value in _divisors(layers) if value <= min(MAX_PIPELINE, gpus)]
     rows: list[tuple[int, ...]] = []
-    for tp, pp, cp in itertools.product(tensor, pipeline, context):
-        if gpus % (tp * pp * cp):
+    for tp, pp, cp in itertools.product(tensor, pipeline, CONTEXT_DEGREES if long else (1,)):
+        dp, rest = divmod(gpus, tp * pp * cp)
+        if rest or dp > batch:
             continue
-        dp = gpus // (tp * pp * cp)
-        if dp > job.global_batch_sequences:
-            continue
-        eps = [value for value in (1, 2, 4, 8, 16, 32, 64) if shape.experts % value == 0 and value <= dp * tp] if shape.is_moe else [1]
-        for ep in eps:
-            rows.extend(_options(job, tp, pp, dp, ep, cp))
+        degrees = [value for value in EXPERT_DEGREES if experts % value == 0 and value <= dp * tp] if experts else [1]
+        for ep in degrees:
+            rows.extend(_options(frozen, layers, batch, (tp, pp, dp, ep, cp)))
     if not rows:
         return None
     columns = np.array(rows, dtype=float).T
@@ -88,18 +105,22 @@ def _divides_heads(tp: int, heads: int, kv_heads: int) -> bool:
     return heads % tp == 0 and (kv_heads % tp == 0 or tp % kv_heads == 0)
 
 
-def _options(job: TrainingJob, tp: int, pp: int, dp: int, ep: int, cp: int) -> list[tuple[int, ...]]:
+def _options(frozen: bool, layers: int, batch: int, degrees: tuple[int, int, int, int, int]) -> list[tuple[int, ...]]:
     """Micro-batch, recomputation, sharding and interleaving variants of one split."""
-    found = []
-    sharding = ["none"] if dp * cp == 1 else (["zero1", "zero3"] if pp == 1 else ["zero1"])
-    if job.frozen_base and dp * cp > 1:
+    _, pp, dp, _, cp = degrees
+    if dp * cp == 1:
+        sharding = ["none"]
+    elif frozen:
         sharding = ["none", "zero3"] if pp == 1 else ["none"]
-    interleave = [1] if pp == 1 or (job.shape.layers // pp) % 2 else [1, 2]
+    else:
+        sharding = ["zero1", "zero3"] if pp == 1 else ["zero1"]
+    interleave = [1, 2] if pp > 1 and (layers // pp) % 2 == 0 else [1]
+    found: list[tuple[int, ...]] = []
     for micro in MICRO_BATCHES:
-        if micro * dp > job.global_batch_sequences:
+        if micro * dp > batch:
             break
-        for recompute, shard, vp in itertools.product(RECOMPUTE if not job.flash_attention else ("none", "full"), sharding, interleave):
-            found.append((tp, pp, dp, ep, cp, vp, micro, RECOMPUTE.index(recompute), SHARDING.index(shard)))
+        for recompute, shard, vp in itertools.product(("none", "full"), sharding, interleave):
+            found.append((*degrees, vp, micro, RECOMPUTE.index(recompute), SHARDING.index(shard)))
     return found
 
 
