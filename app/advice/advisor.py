@@ -17,7 +17,8 @@ from app.advice.build import (
     network_document,
     storage_document,
 )
-from app.advice.decision import Decision, decide
+from app.advice.cpu import CpuOption, ask_cpu, cpu_design_document, cpu_estimate_document, cpu_leads, cpu_parts, cpu_summary
+from app.advice.decision import Decision, Refusal, decide
 from app.advice.documents import bounds_document, design_document, estimate_document
 from app.advice.explain import LABELS, comparison, hardware_phrase, reasons, runner_up, summary
 from app.advice.facts import facts_of
@@ -54,39 +55,76 @@ def recommend(
     """
     demand = demand_of(profile, catalog)
     decision = decide(profile, demand, catalog)
+    cpu = ask_cpu(demand, profile)
     winner = decision.winner
-    built = None if winner is None else build(winner, demand, profile, catalog)
+    if not isinstance(cpu, Shortfall) and cpu_leads(cpu, profile, None if winner is None else winner.cost.horizon_usd):
+        parts = _cpu_parts(cpu, decision, demand, profile, catalog)
+    else:
+        parts = _gpu_parts(decision, cpu, demand, profile, catalog)
     return Recommendation(
         id=recommendation_id,
         created_at=created_at,
-        architecture=None if winner is None else winner.architecture,
-        summary=_summary(decision),
-        runner_up=runner_up(decision, profile.constraints.objective),
-        confidence=_confidence(winner, demand),
-        confidence_why=_confidence_why(winner, demand),
-        reasons=reasons(decision, demand),
         profile=profile.to_json(),
-        design=None if winner is None else design_document(winner.sized),
-        estimate=None if winner is None else estimate_document(winner.sized),
-        bill_of_materials=[] if built is None else bill_document(built.bill),
-        network=None if built is None else network_document(built.network),
-        facility=None if built is None else facility_document(built.facility),
-        storage=None if built is None else storage_document(built.storage),
-        cost=None if built is None else cost_document(built.cost),
-        alternatives=_alternatives(decision, demand, profile, catalog),
-        rejected=_rejected(decision),
-        findings=_findings(decision, demand, profile, built),
-        flip_conditions=flip_conditions(profile, demand, decision, catalog),
-        bounds=None if winner is None else bounds_document(winner.sized),
-        launch=[] if winner is None else launch_settings(demand, winner.sized),
-        acceptance=[] if winner is None else acceptance_checks(winner.sized),
         assumptions=[
             doc.Assumption(field=item.field, value=item.value, unit=item.unit, why=item.why, source=item.source)
             for item in demand.assumptions
         ],
-        trace=_trace(decision, demand) if include_trace else None,
+        trace=_trace(decision) if include_trace else None,
         versions=doc.Versions(app=app.__version__, engine=ENGINE_VERSION, catalog=catalog.version),
+        **parts,
     )
+
+
+def _gpu_parts(
+    decision: Decision, cpu: CpuOption | Shortfall, demand: Demand, profile: WorkloadProfile, catalog: Catalog
+) -> dict[str, Any]:
+    """The document's parts when a GPU design leads, or nothing serves."""
+    winner = decision.winner
+    built = None if winner is None else build(winner, demand, profile, catalog)
+    return {
+        "architecture": None if winner is None else winner.architecture,
+        "summary": _summary(decision),
+        "runner_up": runner_up(decision, profile.constraints.objective),
+        "confidence": _confidence(winner, demand),
+        "confidence_why": _confidence_why(winner, demand),
+        "reasons": reasons(decision, demand),
+        "design": None if winner is None else design_document(winner.sized),
+        "estimate": None if winner is None else estimate_document(winner.sized),
+        "bill_of_materials": [] if built is None else bill_document(built.bill),
+        "network": None if built is None else network_document(built.network),
+        "facility": None if built is None else facility_document(built.facility),
+        "storage": None if built is None else storage_document(built.storage),
+        "cost": None if built is None else cost_document(built.cost),
+        "alternatives": _alternatives(decision, cpu, demand, profile, catalog),
+        "rejected": _rejected(decision, cpu),
+        "findings": _findings(decision, demand, profile, built),
+        "flip_conditions": flip_conditions(profile, demand, decision, catalog),
+        "bounds": None if winner is None else bounds_document(winner.sized),
+        "launch": [] if winner is None else launch_settings(demand, winner.sized),
+        "acceptance": [] if winner is None else acceptance_checks(winner.sized),
+    }
+
+
+def _cpu_parts(cpu: CpuOption, decision: Decision, demand: Demand, profile: WorkloadProfile, catalog: Catalog) -> dict[str, Any]:
+    """The document's parts when no GPU is needed."""
+    busy = cpu.fit.busy_fraction
+    other = decision.winner
+    return {
+        "architecture": Architecture.CPU_ONLY,
+        "summary": cpu_summary(cpu),
+        "runner_up": "" if other is None else f"Runner-up: {hardware_phrase(other)[:1].lower()}{hardware_phrase(other)[1:]}.",
+        "confidence": 0.7,
+        "confidence_why": "The CPU estimate is a plain roofline; at so small a load its error does not change the answer.",
+        "reasons": [f"The server is busy {busy:.1%} of its time.", "A GPU would stand idle most of the day."],
+        **cpu_parts(cpu, profile, catalog, None),
+        "alternatives": [] if other is None else [_alternative(LABELS[other.architecture], other, "the CPU server is enough", demand, profile, catalog)],
+        "rejected": _rejected(decision, cpu),
+        "findings": [],
+        "flip_conditions": [],
+        "bounds": None,
+        "launch": [],
+        "acceptance": [],
+    }
 
 
 def _summary(decision: Decision) -> str:
@@ -98,7 +136,7 @@ def _summary(decision: Decision) -> str:
     return f"Nothing meets this demand within the limits given: {nearest.shortfall.message}."
 
 
-def _nearest(decision: Decision) -> Any:
+def _nearest(decision: Decision) -> Refusal | None:
     found = [decision.refusal_of(architecture) for architecture in Architecture]
     present = [refusal for refusal in found if refusal is not None]
     return next((refusal for refusal in present if refusal.shortfall.nearest is not None), present[-1] if present else None)
@@ -138,7 +176,22 @@ def _confidence_why(winner: Option | None, demand: Demand) -> str:
     return text + "."
 
 
-def _alternatives(decision: Decision, demand: Demand, profile: WorkloadProfile, catalog: Catalog) -> list[doc.Alternative]:
+def _alternative(
+    label: str, option: Option, why: str, demand: Demand, profile: WorkloadProfile, catalog: Catalog
+) -> doc.Alternative:
+    return doc.Alternative(
+        label=label,
+        architecture=option.architecture,
+        design=design_document(option.sized),
+        estimate=estimate_document(option.sized),
+        cost=cost_document(build(option, demand, profile, catalog).cost),
+        why_not_first=why,
+    )
+
+
+def _alternatives(
+    decision: Decision, cpu: CpuOption | Shortfall, demand: Demand, profile: WorkloadProfile, catalog: Catalog
+) -> list[doc.Alternative]:
     """The best design of each other architecture, then the fastest; or the nearest designs when nothing fits."""
     winner, objective = decision.winner, profile.constraints.objective
     if winner is None:
@@ -155,17 +208,19 @@ def _alternatives(decision: Decision, demand: Demand, profile: WorkloadProfile, 
     other_gpu = next((option for option in decision.options if option.candidate.platform.gpu.id != winner.candidate.platform.gpu.id), None)
     if other_gpu is not None and all(other_gpu is not option for _, option in chosen):
         chosen.append(("Another GPU", other_gpu))
-    return [
-        doc.Alternative(
-            label=label,
-            architecture=option.architecture,
-            design=design_document(option.sized),
-            estimate=estimate_document(option.sized),
-            cost=cost_document(build(option, demand, profile, catalog).cost),
-            why_not_first=comparison(option, winner, objective),
+    found = [_alternative(label, option, comparison(option, winner, objective), demand, profile, catalog) for label, option in chosen]
+    if not isinstance(cpu, Shortfall):
+        found.append(
+            doc.Alternative(
+                label=LABELS[Architecture.CPU_ONLY],
+                architecture=Architecture.CPU_ONLY,
+                design=cpu_design_document(cpu),
+                estimate=cpu_estimate_document(cpu),
+                cost=None,
+                why_not_first=f"one CPU server would be {cpu.fit.busy_fraction:.0%} busy, without room to grow",
+            )
         )
-        for label, option in chosen
-    ]
+    return found
 
 
 def _nearest_designs(decision: Decision) -> list[doc.Alternative]:
@@ -187,14 +242,19 @@ def _nearest_designs(decision: Decision) -> list[doc.Alternative]:
     return found
 
 
-def _rejected(decision: Decision) -> list[doc.Rejected]:
+def _rejected(decision: Decision, cpu: CpuOption | Shortfall) -> list[doc.Rejected]:
     """Every architecture that offers no design, with the limit that stopped the one that came closest."""
     found = []
     for architecture in Architecture:
         if decision.best_of(architecture) is not None:
             continue
-        refusal = decision.refusal_of(architecture)
-        shortfall = refusal.shortfall if refusal is not None else _NOT_CONSIDERED
+        if architecture is Architecture.CPU_ONLY:
+            if not isinstance(cpu, Shortfall):
+                continue
+            shortfall = cpu
+        else:
+            refusal = decision.refusal_of(architecture)
+            shortfall = refusal.shortfall if refusal is not None else _NOT_CONSIDERED
         found.append(
             doc.Rejected(
                 architecture=architecture,
@@ -240,7 +300,7 @@ def _findings(decision: Decision, demand: Demand, profile: WorkloadProfile, buil
     return found
 
 
-def _trace(decision: Decision, demand: Demand) -> dict[str, Any]:
+def _trace(decision: Decision) -> dict[str, Any]:
     """The derivation of the decision as a tree: demand, every option with its score parts, and the choice."""
     winner = decision.winner
     return {

@@ -65,6 +65,9 @@ def architecture_of(platform: Platform, span: Span) -> Architecture:
 DESK_SIDE_WORKLOADS = (*CONSUMER_WORKLOADS, "finetuning")
 """Work people do beside their desk: towers and desktops are considered without being named. Services run in racks."""
 
+LEAST_FABRIC_GBIT = 100.0
+"""A network bought for jobs across servers is 100 Gbit/s or faster; slower ones are used only where they exist."""
+
 SPECIALIST_GENERATIONS = ("gaudi2", "gaudi3", "xe_hpc", "xe2", "rdna3", "rdna4")
 """Hardware with a narrow software stack, considered when its maker or the part is named."""
 
@@ -113,7 +116,9 @@ def building_blocks(gpu: Gpu, catalog: Catalog, profile: WorkloadProfile) -> tup
         other = best.get(key)
         if other is None or order < _order(other, rank):
             best[key] = server
-    return tuple(sorted(best.values(), key=lambda server: (server.gpus, server.id)))
+    known = [server for server in best.values() if server.generic or server.confidence != "low"]
+    kept = known or list(best.values())
+    return tuple(sorted(kept, key=lambda server: (server.gpus, server.id)))
 
 
 def _order(server: Server, rank: dict[str, int]) -> tuple[bool, bool, int, int, str]:
@@ -130,7 +135,7 @@ def _networks(gpu: Gpu, server: Server, constraints: Constraints) -> Iterator[tu
         yield installed, True
     for protocol in ("infiniband", "ethernet"):
         proposed = recommended_network(gpu, protocol, server)
-        if proposed is None:
+        if proposed is None or proposed.nic_gbit_per_s < LEAST_FABRIC_GBIT:
             continue
         same = installed is not None and (installed.kind == "infiniband") == (protocol == "infiniband")
         if same and installed is not None and installed.bytes_per_s_per_server >= proposed.bytes_per_s_per_server:
@@ -147,7 +152,7 @@ def candidates(profile: WorkloadProfile, catalog: Catalog) -> list[Candidate]:
         return found
     for gpu in allowed_gpus(profile, catalog):
         blocks = building_blocks(gpu, catalog, profile)
-        cluster_blocks = _cluster_blocks(blocks)
+        cluster_blocks = _cluster_blocks(blocks, bool(constraints.gpus))
         for server in blocks:
             platform = platform_of(gpu, server)
             found.append(Candidate(architecture=Architecture.SINGLE_GPU, platform=platform, span="one_gpu", max_gpus=limit))
@@ -166,13 +171,13 @@ def candidates(profile: WorkloadProfile, catalog: Catalog) -> list[Candidate]:
     return found
 
 
-def _cluster_blocks(blocks: tuple[Server, ...]) -> tuple[Server, ...]:
+def _cluster_blocks(blocks: tuple[Server, ...], named: bool) -> tuple[Server, ...]:
     """Servers a cluster is built from: the densest rack server, and a rack-scale domain where there is one. Towers and
-    desktops only where a GPU comes in nothing else."""
+    desktops only where a named GPU comes in nothing else."""
     racks = [server for server in blocks if server.form == "rack_server"]
     scale = [server for server in blocks if server.form == "rack_scale"]
     if not racks and not scale:
-        return blocks[-1:]
+        return blocks[-1:] if named else ()
     densest = max((server.gpus for server in racks), default=0)
     dense = [server for server in racks if server.gpus == densest and (densest > 1 or not scale)]
     return (*dense, *scale)

@@ -6,11 +6,13 @@ that beat it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from app.advice.candidates import Candidate, candidates
 from app.advice.facts import facts_of
+from app.advice.floor import cost_floor_usd
 from app.advice.ranking import Option, ranked, score
 from app.advice.recommendation import Architecture
 from app.advice.rules import firing
@@ -40,6 +42,8 @@ class Decision:
 
     options: tuple[Option, ...]
     refusals: tuple[Refusal, ...]
+    asked: frozenset[Architecture] = frozenset()
+    """Architectures for which the engine was asked at least once."""
 
     @property
     def winner(self) -> Option | None:
@@ -77,8 +81,10 @@ def decide(
     options: list[Option] = []
     refusals: list[Refusal] = []
     sized_once: dict[tuple[str, str, object], Sized | Shortfall] = {}
-    for candidate in candidates(profile, catalog):
-        if not considered(candidate):
+    cheapest: dict[Architecture, float] = {}
+    wanted = [candidate for candidate in candidates(profile, catalog) if considered(candidate)]
+    for floor, candidate in _cheapest_first(wanted, profile, demand, catalog):
+        if floor > cheapest.get(candidate.architecture, math.inf):
             continue
         outcome = _sized(demand, candidate, objective, sized_once)
         if isinstance(outcome, Sized):
@@ -87,8 +93,24 @@ def decide(
             refusals.append(Refusal(candidate=candidate, architecture=candidate.architecture, shortfall=outcome))
             continue
         option = _option(profile, demand, candidate, outcome, catalog)
-        (options.append if isinstance(option, Option) else refusals.append)(option)  # type: ignore[arg-type]
-    return Decision(options=tuple(ranked(options, objective)), refusals=tuple(refusals))
+        if isinstance(option, Option):
+            options.append(option)
+            cheapest[option.architecture] = min(cheapest.get(option.architecture, math.inf), option.cost.horizon_usd)
+        else:
+            refusals.append(option)
+    asked = frozenset(candidate.architecture for candidate in wanted)
+    return Decision(options=tuple(ranked(options, objective)), refusals=tuple(refusals), asked=asked)
+
+
+def _cheapest_first(
+    wanted: list[Candidate], profile: WorkloadProfile, demand: Demand, catalog: Catalog
+) -> list[tuple[float, Candidate]]:
+    """Candidates with a floor under their cost, lowest first; for other objectives than cost the floor is 0, since the
+    dearest design may be the fastest."""
+    if profile.constraints.objective != "cost":
+        return [(0.0, candidate) for candidate in wanted]
+    floors = [(cost_floor_usd(demand, candidate, profile, catalog), candidate) for candidate in wanted]
+    return sorted(floors, key=lambda pair: pair[0])
 
 
 def _sized(

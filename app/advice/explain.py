@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app.advice.decision import Decision, dearer_by
 from app.advice.ranking import SIMPLICITY, TIE_FRACTION, Option, score, speed_s
 from app.advice.recommendation import Architecture
 from app.engine.result import Sized
+from app.ranges import Range
 from app.units import significant
 from app.workload.demand import Demand
 
@@ -81,9 +84,33 @@ def result_phrase(sized: Sized) -> str:
             parts.append(f"{significant(serving.tpot_ms.mid)} ms per token at the {serving.percentile:g}th percentile")
         return ", ".join(parts)
     if sized.job is not None and sized.job.figures:
-        name, value = next(iter(sized.job.figures.items()))
-        return f"gives {significant(value.mid)} {name.replace('_per_', '/').replace('_', ' ')}"
+        return figures_phrase(sized.job.figures)
     return "holds the job"
+
+
+FIGURE_PHRASES = {
+    "hours_per_run": "takes {} hours per run",
+    "run_days": "finishes the run in {} days",
+    "days": "finishes the run in {} days",
+    "hours": "finishes in {} hours",
+    "image_s": "makes an image in {} s",
+    "query_s": "answers a query over all the data in {} s",
+    "streams_supported": "carries {} live streams",
+    "audio_hours_per_hour": "transcribes {} hours of audio an hour",
+    "tpot_ms": "writes a token every {} ms",
+    "ttft_ms": "reads a request in {} ms",
+    "busy_fraction": "is busy for {} of its time",
+}
+"""The sentence of a job's first figure; a name not listed is printed as it stands."""
+
+
+def figures_phrase(figures: Mapping[str, Range]) -> str:
+    """What a job does, by its first figure."""
+    if not figures:
+        return "holds the job"
+    name, value = next(iter(figures.items()))
+    shown = f"{value.mid:.1%}" if name == "busy_fraction" else significant(value.mid)
+    return FIGURE_PHRASES.get(name, "gives {} " + name.replace("_per_", "/").replace("_", " ")).format(shown)
 
 
 def summary(option: Option) -> str:

@@ -47,7 +47,21 @@ def flip_conditions(profile: WorkloadProfile, demand: Demand, decision: Decision
             flip = _search(lever, upwards, winner, profile, catalog, short_list)
             if flip is not None:
                 found.append(flip)
+                if lever.input == "training.deadline_days" and demand.training is not None:
+                    found.append(_as_tokens(flip, lever.value, demand.training.tokens.mid / 1e9))
     return found
+
+
+def _as_tokens(flip: FlipCondition, days: float, tokens_b: float) -> FlipCondition:
+    """The same threshold in tokens: k times the deadline equals 1/k of the tokens."""
+    return FlipCondition(
+        input="training.tokens_b",
+        unit="billion tokens",
+        value=_rounded(tokens_b * days / flip.value),
+        direction="below" if flip.direction == "above" else "above",
+        architecture=flip.architecture,
+        design_change=flip.design_change,
+    )
 
 
 def levers(demand: Demand) -> Iterator[Lever]:
@@ -77,22 +91,15 @@ def levers(demand: Demand) -> Iterator[Lever]:
             value=batch.deadline_h,
             scaled=lambda factor: replace(demand, batch=replace(batch, deadline_h=batch.deadline_h * factor)),
         )
-    if training is not None:
-        tokens = training.tokens
-        yield Lever(
-            input="training.tokens_b",
-            unit="billion tokens",
-            value=tokens.mid / 1e9,
-            scaled=lambda factor: replace(demand, training=replace(training, tokens=tokens.scaled(factor))),
-        )
+    if training is not None and training.deadline_days is not None:
+        # Twice the tokens is half the deadline: one search serves both, see flip_conditions.
         days = training.deadline_days
-        if days is not None:
-            yield Lever(
-                input="training.deadline_days",
-                unit="days",
-                value=days,
-                scaled=lambda factor: replace(demand, training=replace(training, deadline_days=days * factor)),
-            )
+        yield Lever(
+            input="training.deadline_days",
+            unit="days",
+            value=days,
+            scaled=lambda factor: replace(demand, training=replace(training, deadline_days=days * factor)),
+        )
     if hpc is not None and hpc.problem_size is not None:
         size = hpc.problem_size
         yield Lever(
@@ -122,18 +129,15 @@ def _short_list(decision: Decision) -> Callable[[Candidate], bool]:
         leaders.setdefault(option.architecture, option)
     keys = {_key(option.candidate) for option in leaders.values()}
     winner = decision.options[0].candidate
-    same_gpu = winner.platform.gpu.id
 
     def considered(candidate: Candidate) -> bool:
-        return _key(candidate) in keys or (candidate.platform.gpu.id == same_gpu and candidate.span != "one_gpu" and _largest(candidate))
+        if _key(candidate) in keys:
+            return True
+        # The step up on the same hardware: more GPUs of one server, then several servers.
+        same = candidate.platform.gpu.id == winner.platform.gpu.id and candidate.platform.server is winner.platform.server
+        return same and candidate.span != winner.span
 
     return considered
-
-
-def _largest(candidate: Candidate) -> bool:
-    """The full board: the step up from a smaller server of the same GPU."""
-    server = candidate.platform.server
-    return server is None or server.gpus >= candidate.platform.gpu.scale_up_domain_gpus
 
 
 def _key(candidate: Candidate) -> tuple[str, str, str, str]:

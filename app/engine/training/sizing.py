@@ -19,7 +19,7 @@ from app.engine.result import (
     TrainingFigures,
 )
 from app.engine.training.goodput import goodput_fraction
-from app.engine.training.job import RECOMPUTE, SHARDING, TrainingJob
+from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob
 from app.engine.training.search import search, usable_bytes
 from app.engine.training.step import model_flop_per_token
 from app.ranges import Range
@@ -162,17 +162,18 @@ def _days(demand: TrainingDemand, job: TrainingJob, platform: Platform, count: i
     return demand.tokens.mid / rate / SECONDS_PER_DAY / float(goodput_fraction(count))
 
 
-def _by_memory(job: TrainingJob, platform: Platform) -> int:
-    """GPUs whose memory holds weights, gradients and optimizer state, nothing else."""
-    from app.engine.training.job import OPTIMIZER_BYTES
-
+def state_bytes(job: TrainingJob) -> float:
+    """Weights, gradients and optimizer state of the whole job, bytes, without activations."""
     total = job.shape.params_b * 1e9
     if job.frozen_base:
-        state = total * job.base_bits / 8
-    else:
-        master = 0.0 if job.optimizer in ("adamw_8bit", "adafactor") else 4.0
-        state = total * (4 + OPTIMIZER_BYTES[job.optimizer] + master)
-    return max(math.ceil(state / usable_bytes(platform)), 1)
+        return total * job.base_bits / 8
+    master = 0.0 if job.optimizer in ("adamw_8bit", "adafactor") else 4.0
+    return total * (4 + OPTIMIZER_BYTES[job.optimizer] + master)
+
+
+def _by_memory(job: TrainingJob, platform: Platform) -> int:
+    """GPUs whose memory holds weights, gradients and optimizer state, nothing else."""
+    return max(math.ceil(state_bytes(job) / usable_bytes(platform)), 1)
 
 
 def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: Span, count: int) -> Sized | None:
