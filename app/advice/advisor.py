@@ -117,7 +117,9 @@ def _cpu_parts(cpu: CpuOption, decision: Decision, demand: Demand, profile: Work
         "confidence_why": "The CPU estimate is a plain roofline; at so small a load its error does not change the answer.",
         "reasons": [f"The server is busy {busy:.1%} of its time.", "A GPU would stand idle most of the day."],
         **cpu_parts(cpu, profile, catalog, None),
-        "alternatives": [] if other is None else [_alternative(LABELS[other.architecture], other, "the CPU server is enough", demand, profile, catalog)],
+        "alternatives": []
+        if other is None
+        else [_alternative(LABELS[other.architecture], other, "the CPU server is enough", demand, profile, catalog)],
         "rejected": _rejected(decision, cpu),
         "findings": [],
         "flip_conditions": [],
@@ -176,9 +178,7 @@ def _confidence_why(winner: Option | None, demand: Demand) -> str:
     return text + "."
 
 
-def _alternative(
-    label: str, option: Option, why: str, demand: Demand, profile: WorkloadProfile, catalog: Catalog
-) -> doc.Alternative:
+def _alternative(label: str, option: Option, why: str, demand: Demand, profile: WorkloadProfile, catalog: Catalog) -> doc.Alternative:
     return doc.Alternative(
         label=label,
         architecture=option.architecture,

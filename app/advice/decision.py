@@ -102,9 +102,7 @@ def decide(
     return Decision(options=tuple(ranked(options, objective)), refusals=tuple(refusals), asked=asked)
 
 
-def _cheapest_first(
-    wanted: list[Candidate], profile: WorkloadProfile, demand: Demand, catalog: Catalog
-) -> list[tuple[float, Candidate]]:
+def _cheapest_first(wanted: list[Candidate], profile: WorkloadProfile, demand: Demand, catalog: Catalog) -> list[tuple[float, Candidate]]:
     """Candidates with a floor under their cost, lowest first; for other objectives than cost the floor is 0, since the
     dearest design may be the fastest."""
     if profile.constraints.objective != "cost":

@@ -81,4 +81,3 @@ def _bare() -> Sized:
 
 _BARE = _bare()
 """A design with nothing but a platform and a count, to be costed."""
-

@@ -78,14 +78,23 @@ def ranked(options: Sequence[Option], objective: str) -> list[Option]:
     """Best first. Among designs within :data:`TIE_FRACTION` of the best, the simplest, then the cheapest, leads."""
     if not options:
         return []
-    ordered = sorted(options, key=lambda option: (score(option, objective), _identity(option)))
+    ordered = sorted(options, key=lambda option: (not option.sized.keeps_usual_limits, score(option, objective), _identity(option)))
     limit = score(ordered[0], objective) * (1 + TIE_FRACTION)
-    tied = [option for option in ordered if score(option, objective) <= limit]
+    kept = ordered[0].sized.keeps_usual_limits
+    tied = [option for option in ordered if score(option, objective) <= limit and option.sized.keeps_usual_limits == kept]
     leader = min(
         tied,
-        key=lambda option: (SIMPLICITY.index(option.architecture), option.cost.horizon_usd, option.sized.gpus, _identity(option)),
+        key=lambda option: (_complexity(option), option.cost.horizon_usd, option.sized.gpus, _identity(option)),
     )
     return [leader, *(option for option in ordered if option is not leader)]
+
+
+def _complexity(option: Option) -> float:
+    """Place in :data:`SIMPLICITY`; a network already in place is simpler to use than any that must be bought."""
+    place = float(SIMPLICITY.index(option.architecture))
+    if option.candidate.network_exists:
+        return min(place, SIMPLICITY.index(Architecture.ETHERNET_CLUSTER) - 0.5)
+    return place
 
 
 def _identity(option: Option) -> tuple[str, int, str, str]:

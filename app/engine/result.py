@@ -128,6 +128,8 @@ class Sized:
     bounds_gpus_by_roofline: int = 1
     """GPUs at 100% efficiency of the roofline."""
     notes: tuple[str, ...] = ()
+    keeps_usual_limits: bool = True
+    """False: a latency limit that was assumed, not stated, cannot be kept; designs that keep it go first."""
 
     @property
     def gpus(self) -> int:

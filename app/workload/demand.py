@@ -44,6 +44,9 @@ class ServingDemand:
     prefix_reuse: float
     images_per_request: float
     image_pixels: float
+    ttft_stated: bool = True
+    """False: ``ttft_ms`` is a default, which guides the size but cannot refuse a design."""
+    tpot_stated: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

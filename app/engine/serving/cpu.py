@@ -38,11 +38,29 @@ def cpu_serving(demand: ServingDemand, shape: ModelShape, weights: str) -> CpuFi
     if memory > CPU_SERVER.memory_gb:
         return _no("memory", memory, CPU_SERVER.memory_gb, "GB", f"needs {memory:,.0f} GB; the server has {CPU_SERVER.memory_gb:,.0f} GB")
     if demand.output_tokens > 0 and tpot_s > demand.tpot_ms * MS:
-        return _no("tpot", tpot_s / MS, demand.tpot_ms, "ms", f"a CPU server gives a token every {tpot_s / MS:,.0f} ms; the limit is {demand.tpot_ms:,.0f} ms")
+        return _no(
+            "tpot",
+            tpot_s / MS,
+            demand.tpot_ms,
+            "ms",
+            f"a CPU server gives a token every {tpot_s / MS:,.0f} ms; the limit is {demand.tpot_ms:,.0f} ms",
+        )
     if prompt_s > demand.ttft_ms * MS:
-        return _no("ttft", prompt_s / MS, demand.ttft_ms, "ms", f"a CPU server reads a prompt in {prompt_s / MS:,.0f} ms; the limit is {demand.ttft_ms:,.0f} ms")
+        return _no(
+            "ttft",
+            prompt_s / MS,
+            demand.ttft_ms,
+            "ms",
+            f"a CPU server reads a prompt in {prompt_s / MS:,.0f} ms; the limit is {demand.ttft_ms:,.0f} ms",
+        )
     if busy > CPU_BUSY_LIMIT:
-        return _no("throughput", busy, CPU_BUSY_LIMIT, "of one server", f"one CPU server would be {busy:.0%} busy; {CPU_BUSY_LIMIT:.0%} is taken as full")
+        return _no(
+            "throughput",
+            busy,
+            CPU_BUSY_LIMIT,
+            "of one server",
+            f"one CPU server would be {busy:.0%} busy; {CPU_BUSY_LIMIT:.0%} is taken as full",
+        )
     figures = {"ttft_ms": Range.around(prompt_s / MS, *SPREAD), "busy_fraction": Range.around(busy, *SPREAD)}
     if demand.output_tokens > 0:
         figures = {"tpot_ms": Range.around(tpot_s / MS, *SPREAD), **figures}
@@ -59,7 +77,13 @@ def cpu_batch(demand: BatchDemand, shape: ModelShape) -> CpuFit | Shortfall:
         return _no("memory", memory, CPU_SERVER.memory_gb, "GB", f"needs {memory:,.0f} GB; the server has {CPU_SERVER.memory_gb:,.0f} GB")
     if busy > CPU_BUSY_LIMIT:
         hours = seconds / 3600
-        return _no("deadline", hours, demand.deadline_h * CPU_BUSY_LIMIT, "h", f"one CPU server would take {hours:,.0f} h; {demand.deadline_h:g} h are allowed")
+        return _no(
+            "deadline",
+            hours,
+            demand.deadline_h * CPU_BUSY_LIMIT,
+            "h",
+            f"one CPU server would take {hours:,.0f} h; {demand.deadline_h:g} h are allowed",
+        )
     return CpuFit(
         busy_fraction=busy,
         memory_gb=memory,

@@ -17,7 +17,10 @@ MEMORY_FRACTION = 0.92
 RUNTIME_BYTES = 0.9 * GIB
 """CUDA context, libraries and graphs of one rank; median of published start-up logs with CUDA graphs on."""
 PREFILL_CHUNK = 8192.0
-"""Tokens of prompt worked on at once: default of current engines on large GPUs."""
+"""Tokens of prompt worked on at once: default of current engines on GPUs of 70 GB and more."""
+SMALL_PREFILL_CHUNK = 2048.0
+"""The same on smaller GPUs."""
+LARGE_GPU_GB = 70.0
 
 
 def weight_bytes_total(job: ServingJob) -> float:
@@ -52,11 +55,16 @@ def cache_bytes_per_request(job: ServingJob, tokens: float, layout: ServingLayou
     return whole / kv_shares(job, layout)
 
 
-def activation_bytes(job: ServingJob, layout: ServingLayout) -> FloatArray:
+def prefill_chunk(platform: Platform) -> float:
+    """Tokens of prompt worked on at once on this GPU."""
+    return PREFILL_CHUNK if (platform.gpu.memory_gb or 0.0) >= LARGE_GPU_GB else SMALL_PREFILL_CHUNK
+
+
+def activation_bytes(job: ServingJob, layout: ServingLayout, platform: Platform) -> FloatArray:
     """Peak of one forward pass over a prefill chunk: residual and MLP intermediates in 16 bits, and the logits of the
     sampled rows in 32 bits."""
     shape = job.shape
-    tokens = min(PREFILL_CHUNK, max(job.max_context_tokens, 512.0))
+    tokens = min(prefill_chunk(platform), max(job.max_context_tokens, 512.0))
     inner = shape.ffn_dense if shape.ffn_dense else shape.moe_ffn * max(shape.top_k, 1)
     widths = 6 * shape.hidden + 3 * inner / layout.tp + 2 * shape.heads * shape.head_dim / layout.tp
     return 2 * tokens * widths + 4 * 256 * shape.vocab / layout.tp
@@ -72,7 +80,7 @@ def usable_bytes(platform: Platform) -> float:
 def kv_pool_bytes(job: ServingJob, platform: Platform, layout: ServingLayout) -> FloatArray:
     """What is left for the cache on one rank, bytes; negative where the model does not fit."""
     prefix = cache_bytes_per_prefix(job, layout)
-    return usable_bytes(platform) - weight_bytes_per_gpu(job, layout) - activation_bytes(job, layout) - RUNTIME_BYTES - prefix
+    return usable_bytes(platform) - weight_bytes_per_gpu(job, layout) - activation_bytes(job, layout, platform) - RUNTIME_BYTES - prefix
 
 
 def cache_bytes_per_prefix(job: ServingJob, layout: ServingLayout) -> FloatArray:

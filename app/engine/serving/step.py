@@ -15,7 +15,7 @@ from app.engine.collectives import collective_time_s, engine_all_reduce_time_s
 from app.engine.compute import gemm_efficiency, generation_constants, memory_bandwidth, peak_flops
 from app.engine.platform import Platform
 from app.engine.serving.job import KV_BYTES, ServingJob, ServingLayout
-from app.engine.serving.memory import PREFILL_CHUNK, kv_shares
+from app.engine.serving.memory import kv_shares, prefill_chunk
 from app.workload.architecture import kv_cache_bytes, parameter_counts
 
 FloatArray = NDArray[np.float64]
@@ -61,9 +61,9 @@ def decode_step(job: ServingJob, platform: Platform, layout: ServingLayout, batc
 
 
 def prefill(job: ServingJob, platform: Platform, layout: ServingLayout, tokens: ArrayLike) -> FloatArray:
-    """Seconds to read a prompt of ``tokens`` alone, in chunks of :data:`PREFILL_CHUNK`."""
+    """Seconds to read a prompt of ``tokens`` alone, in the engine's chunks."""
     length = np.asarray(tokens, dtype=float)
-    chunk = np.minimum(length, PREFILL_CHUNK)
+    chunk = np.minimum(length, prefill_chunk(platform))
     one = _pass(job, platform, layout, chunk, np.ones_like(chunk), length / 2, decode=False)
     return one.total_s * np.maximum(length / chunk, 1.0)
 
