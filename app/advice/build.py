@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from app.advice import recommendation as doc
 from app.advice.ranking import Option
@@ -69,7 +70,7 @@ def fabric_of(sized: Sized, catalog: Catalog) -> FabricPlan | None:
     """The network to build: a GPU fabric where one job spans servers, plain Ethernet between several servers."""
     platform = sized.platform
     if sized.span == "many_servers" and platform.scale_out is not None:
-        protocol = "infiniband" if platform.scale_out.kind == "infiniband" else "ethernet"
+        protocol: Literal["infiniband", "ethernet"] = "infiniband" if platform.scale_out.kind == "infiniband" else "ethernet"
         return design_fabric(
             sized.servers,
             platform.scale_out.nics_per_server,

@@ -15,6 +15,7 @@ from app.engine.cpu_jobs import size_cpu_job
 from app.engine.host import CPU_SERVER, CpuFit
 from app.engine.result import Shortfall
 from app.engine.serving.cpu import cpu_batch, cpu_serving
+from app.ranges import Range
 from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
 
@@ -49,7 +50,7 @@ def ask_cpu(demand: Demand, profile: WorkloadProfile) -> CpuOption | Shortfall:
             needed=None,
             available=CPU_SERVER.fp32_flops / 1e12,
             unit="TFLOPS",
-            message=f"training on CPUs is not practical: a server sustains about {CPU_SERVER.fp32_flops / 1e12:.1f} TFLOPS, one GPU hundreds",
+            message=f"a CPU server sustains about {CPU_SERVER.fp32_flops / 1e12:.1f} TFLOPS where one GPU gives hundreds",
         )
     if isinstance(found, Shortfall):
         return found
@@ -106,7 +107,7 @@ def cpu_design_document(option: CpuOption) -> doc.Design:
 def cpu_estimate_document(option: CpuOption) -> doc.Estimate:
     """What the CPU server does."""
     return doc.Estimate(
-        memory_gb={"capacity": option.memory_gb, "total": doc.Range.exact(option.fit.memory_gb)},
+        memory_gb={"capacity": option.memory_gb, "total": Range.exact(option.fit.memory_gb)},
         training=None,
         serving=None,
         hpc=dict(option.fit.figures),

@@ -135,7 +135,7 @@ def native_precision(config: Mapping[str, Any]) -> str:
         quantised = source.get("quantization_config")
         if isinstance(quantised, Mapping):
             method = str(quantised.get("quant_method", "")).lower()
-            described = f"{method} {quantised.get('fmt', '')} {quantised.get('quant_algo', '')} {quantised.get('bits', '')} {quantised.get('weight_bits', '')}".lower()
+            described = " ".join([method, *(str(quantised.get(key, "")) for key in ("fmt", "quant_algo", "bits", "weight_bits"))]).lower()
             if "fp4" in described:
                 return "fp4"
             if "fp8" in described or "e4m3" in described:

@@ -11,7 +11,7 @@ from datetime import date
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from app.ranges import Range
 
@@ -47,8 +47,11 @@ def _as_range(value: Any) -> Any:
     return value
 
 
-def _demand(maximum: float, *, zero: bool = False) -> Any:
-    """A demand number: a number or {low, mid, high}, above 0 (or from 0) and at most ``maximum``."""
+AS_RANGE = BeforeValidator(_as_range)
+
+
+def within(maximum: float, *, zero: bool = False) -> AfterValidator:
+    """A demand number, all of whose range lies above 0 (or from 0) and is at most ``maximum``."""
 
     def check(value: Range) -> Range:
         if value.low < 0 or (value.low == 0 and not zero) or value.high > maximum:
@@ -56,15 +59,14 @@ def _demand(maximum: float, *, zero: bool = False) -> Any:
             raise ValueError(f"must be {bound} and at most {maximum:,.15g}")
         return value
 
-    from pydantic import AfterValidator
-
-    return Annotated[Range, BeforeValidator(_as_range), AfterValidator(check)]
+    return AfterValidator(check)
 
 
-def _number(maximum: float, *, minimum: float = 0.0, zero: bool = False) -> Any:
+def number(maximum: float, *, minimum: float = 0.0, zero: bool = False) -> Any:
     """A plain finite number within limits; a boolean or text is refused."""
-    bounds = Field(ge=minimum, le=maximum, strict=True) if zero or minimum > 0 else Field(gt=minimum, le=maximum, strict=True)
-    return Annotated[float, bounds, Field(allow_inf_nan=False)]
+    if zero or minimum > 0:
+        return Field(ge=minimum, le=maximum, strict=True, allow_inf_nan=False)
+    return Field(gt=minimum, le=maximum, strict=True, allow_inf_nan=False)
 
 
 class Part(BaseModel):
@@ -84,8 +86,10 @@ class ModelChoice(Part):
         default=None, description="Catalogue or Hugging Face id, such as meta-llama/Llama-3.3-70B-Instruct"
     )
     hf_config: dict[str, Any] | None = Field(default=None, description="A config.json as published")
-    params_b: _number(100_000) | None = Field(default=None, description="Size, billions of parameters")  # type: ignore[valid-type]
-    active_params_b: _number(100_000) | None = Field(default=None, description="Parameters used per token, billions (mixture of experts)")  # type: ignore[valid-type]
+    params_b: Annotated[float, number(100_000)] | None = Field(default=None, description="Size, billions of parameters")
+    active_params_b: Annotated[float, number(100_000)] | None = Field(
+        default=None, description="Parameters used per token, billions (mixture of experts)"
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> ModelChoice:
@@ -111,35 +115,51 @@ class Precision(Part):
 class People(Part):
     """Heads instead of requests in flight, for those who know only heads."""
 
-    count: _demand(100_000_000) = Field(description="People who have access")  # type: ignore[valid-type]
-    active_share: _demand(1.0) | None = Field(default=None, description="Share of them active in the busy hour, 0 to 1")  # type: ignore[valid-type]
-    requests_per_active_hour: _demand(100_000) | None = Field(default=None, description="Requests an active person sends in that hour")  # type: ignore[valid-type]
+    count: Annotated[Range, AS_RANGE, within(100_000_000)] = Field(description="People who have access")
+    active_share: Annotated[Range, AS_RANGE, within(1.0)] | None = Field(
+        default=None, description="Share of them active in the busy hour, 0 to 1"
+    )
+    requests_per_active_hour: Annotated[Range, AS_RANGE, within(100_000)] | None = Field(
+        default=None, description="Requests an active person sends in that hour"
+    )
 
 
 class Serving(Part):
     """Online requests."""
 
-    concurrent_users: _demand(10_000_000) | None = Field(default=None, description="Requests in flight at the peak")  # type: ignore[valid-type]
-    requests_per_s: _demand(10_000_000) | None = Field(default=None, description="Requests per second at the peak")  # type: ignore[valid-type]
-    tokens_per_day: _demand(1e16) | None = Field(default=None, description="Output tokens per day")  # type: ignore[valid-type]
+    concurrent_users: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(
+        default=None, description="Requests in flight at the peak"
+    )
+    requests_per_s: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(
+        default=None, description="Requests per second at the peak"
+    )
+    tokens_per_day: Annotated[Range, AS_RANGE, within(1e16)] | None = Field(default=None, description="Output tokens per day")
     people: People | None = Field(default=None, description="Heads, turned into requests in flight")
-    input_tokens: _demand(10_000_000) | None = Field(default=None, description="Tokens of a prompt, mean")  # type: ignore[valid-type]
-    output_tokens: _demand(10_000_000, zero=True) | None = Field(default=None, description="Tokens of an answer, mean")  # type: ignore[valid-type]
-    shared_prefix_tokens: _number(10_000_000, zero=True) = Field(
+    input_tokens: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of a prompt, mean")
+    output_tokens: Annotated[Range, AS_RANGE, within(10_000_000, zero=True)] | None = Field(
+        default=None, description="Tokens of an answer, mean"
+    )
+    shared_prefix_tokens: Annotated[float, number(10_000_000, zero=True)] = Field(
         default=0.0, description="Tokens at the start of every prompt that are the same"
-    )  # type: ignore[valid-type]
-    max_context_tokens: _number(100_000_000) | None = Field(default=None, description="Longest prompt plus answer to serve")  # type: ignore[valid-type]
-    ttft_ms: _number(86_400_000) | None = Field(default=None, description="Limit on time to first token, ms")  # type: ignore[valid-type]
-    tpot_ms: _number(3_600_000) | None = Field(default=None, description="Limit on time per output token after the first, ms")  # type: ignore[valid-type]
-    percentile: _number(99.99, minimum=1.0) = Field(default=95.0, description="Percentile at which the limits must hold")  # type: ignore[valid-type]
+    )
+    max_context_tokens: Annotated[float, number(100_000_000)] | None = Field(
+        default=None, description="Longest prompt plus answer to serve"
+    )
+    ttft_ms: Annotated[float, number(86_400_000)] | None = Field(default=None, description="Limit on time to first token, ms")
+    tpot_ms: Annotated[float, number(3_600_000)] | None = Field(
+        default=None, description="Limit on time per output token after the first, ms"
+    )
+    percentile: Annotated[float, number(99.99, minimum=1.0)] = Field(default=95.0, description="Percentile at which the limits must hold")
     engine: Literal["auto", "vllm", "sglang", "tensorrt_llm"] = Field(default="auto", description="Serving engine")
     engine_version: ShortText = Field(default="", description="Engine version; empty = the newest calibrated")
-    images_per_request: _number(1_000, zero=True) = Field(default=0.0, description="Images in a request")  # type: ignore[valid-type]
-    image_pixels: _number(1e9) | None = Field(default=None, description="Pixels of an image")  # type: ignore[valid-type]
-    turns: _number(10_000, minimum=1.0) = Field(default=1.0, description="Turns of a conversation")  # type: ignore[valid-type]
-    new_tokens_per_turn: _number(10_000_000) | None = Field(default=None, description="New prompt tokens each turn adds")  # type: ignore[valid-type]
-    think_time_s: _number(86_400, zero=True) | None = Field(default=None, description="Pause between turns, seconds")  # type: ignore[valid-type]
-    prefix_reuse: _number(1.0, zero=True) = Field(default=0.0, description="Share of prompt tokens found in the cache, 0 to 1")  # type: ignore[valid-type]
+    images_per_request: Annotated[float, number(1_000, zero=True)] = Field(default=0.0, description="Images in a request")
+    image_pixels: Annotated[float, number(1e9)] | None = Field(default=None, description="Pixels of an image")
+    turns: Annotated[float, number(10_000, minimum=1.0)] = Field(default=1.0, description="Turns of a conversation")
+    new_tokens_per_turn: Annotated[float, number(10_000_000)] | None = Field(default=None, description="New prompt tokens each turn adds")
+    think_time_s: Annotated[float, number(86_400, zero=True)] | None = Field(default=None, description="Pause between turns, seconds")
+    prefix_reuse: Annotated[float, number(1.0, zero=True)] = Field(
+        default=0.0, description="Share of prompt tokens found in the cache, 0 to 1"
+    )
 
     @model_validator(mode="after")
     def _one_load(self) -> Serving:
@@ -156,21 +176,23 @@ class Serving(Part):
 class Batch(Part):
     """Work without a waiting user."""
 
-    tokens_total: _demand(1e18) | None = Field(default=None, description="All tokens, prompt and answer")  # type: ignore[valid-type]
-    items: _demand(1e15) | None = Field(default=None, description="Documents, images or recordings")  # type: ignore[valid-type]
-    input_tokens: _demand(10_000_000) | None = Field(default=None, description="Tokens of an item")  # type: ignore[valid-type]
-    output_tokens: _demand(10_000_000, zero=True) | None = Field(default=None, description="Tokens written per item")  # type: ignore[valid-type]
-    deadline_h: _number(1_000_000) | None = Field(default=None, description="Hours it may take")  # type: ignore[valid-type]
+    tokens_total: Annotated[Range, AS_RANGE, within(1e18)] | None = Field(default=None, description="All tokens, prompt and answer")
+    items: Annotated[Range, AS_RANGE, within(1e15)] | None = Field(default=None, description="Documents, images or recordings")
+    input_tokens: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of an item")
+    output_tokens: Annotated[Range, AS_RANGE, within(10_000_000, zero=True)] | None = Field(
+        default=None, description="Tokens written per item"
+    )
+    deadline_h: Annotated[float, number(1_000_000)] | None = Field(default=None, description="Hours it may take")
 
 
 class Training(Part):
     """LLM training or fine-tuning."""
 
-    tokens_b: _demand(10_000_000) | None = Field(default=None, description="Tokens of one epoch, billions")  # type: ignore[valid-type]
-    epochs: _number(10_000) = Field(default=1.0, description="Passes over the data")  # type: ignore[valid-type]
-    deadline_days: _number(100_000) | None = Field(default=None, description="Days it may take")  # type: ignore[valid-type]
+    tokens_b: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of one epoch, billions")
+    epochs: Annotated[float, number(10_000)] = Field(default=1.0, description="Passes over the data")
+    deadline_days: Annotated[float, number(100_000)] | None = Field(default=None, description="Days it may take")
     seq_len: Annotated[int, Field(ge=1, le=10_000_000, strict=True)] | None = Field(default=None, description="Tokens per sequence")
-    global_batch_tokens: _number(1e12) | None = Field(default=None, description="Tokens per optimizer step")  # type: ignore[valid-type]
+    global_batch_tokens: Annotated[float, number(1e12)] | None = Field(default=None, description="Tokens per optimizer step")
     optimizer: Literal["adamw", "adamw_8bit", "adafactor", "sgd", "muon"] = Field(default="adamw", description="Optimizer")
     lora_rank: Annotated[int, Field(ge=1, le=65_536, strict=True)] | None = Field(default=None, description="Rank of the adapters")
     quantized_base: StrictBool = Field(default=False, description="Frozen base in 4 bits (QLoRA)")
@@ -179,12 +201,12 @@ class Training(Part):
 class VisionTraining(Part):
     """Training of an image model."""
 
-    images_m: _demand(10_000_000) = Field(description="Images, millions")  # type: ignore[valid-type]
-    epochs: _number(100_000) = Field(default=1.0, description="Passes over the data")  # type: ignore[valid-type]
-    deadline_days: _number(100_000) | None = Field(default=None, description="Days it may take")  # type: ignore[valid-type]
-    flop_per_image_g: _number(1e9) | None = Field(default=None, description="Forward pass of one image, GFLOP")  # type: ignore[valid-type]
-    params_m: _number(1e8) | None = Field(default=None, description="Parameters, millions")  # type: ignore[valid-type]
-    sample_mb: _number(1e6) | None = Field(default=None, description="Size of a stored image, MB")  # type: ignore[valid-type]
+    images_m: Annotated[Range, AS_RANGE, within(10_000_000)] = Field(description="Images, millions")
+    epochs: Annotated[float, number(100_000)] = Field(default=1.0, description="Passes over the data")
+    deadline_days: Annotated[float, number(100_000)] | None = Field(default=None, description="Days it may take")
+    flop_per_image_g: Annotated[float, number(1e9)] | None = Field(default=None, description="Forward pass of one image, GFLOP")
+    params_m: Annotated[float, number(1e8)] | None = Field(default=None, description="Parameters, millions")
+    sample_mb: Annotated[float, number(1e6)] | None = Field(default=None, description="Size of a stored image, MB")
 
 
 class Hpc(Part):
@@ -193,11 +215,13 @@ class Hpc(Part):
     code: Literal["gromacs", "lammps", "amber", "namd", "openfoam", "fluent", "vasp", "wrf", "custom"] = Field(
         default="custom", description="Application"
     )
-    problem_size_m: _number(1e9) | None = Field(default=None, description="Atoms or cells, millions")  # type: ignore[valid-type]
-    memory_gb: _number(1e9) | None = Field(default=None, description="Memory of one run, GB")  # type: ignore[valid-type]
-    halo_fraction: _number(1.0, zero=True) | None = Field(default=None, description="Share of cells exchanged with neighbours each step")  # type: ignore[valid-type]
-    deadline_h: _number(1_000_000) | None = Field(default=None, description="Hours one run may take")  # type: ignore[valid-type]
-    runs_per_day: _number(10_000_000) | None = Field(default=None, description="Runs per day")  # type: ignore[valid-type]
+    problem_size_m: Annotated[float, number(1e9)] | None = Field(default=None, description="Atoms or cells, millions")
+    memory_gb: Annotated[float, number(1e9)] | None = Field(default=None, description="Memory of one run, GB")
+    halo_fraction: Annotated[float, number(1.0, zero=True)] | None = Field(
+        default=None, description="Share of cells exchanged with neighbours each step"
+    )
+    deadline_h: Annotated[float, number(1_000_000)] | None = Field(default=None, description="Hours one run may take")
+    runs_per_day: Annotated[float, number(10_000_000)] | None = Field(default=None, description="Runs per day")
     mpi: StrictBool = Field(default=False, description="One run may spread over several GPUs")
     fp64: StrictBool = Field(default=False, description="Double precision is needed")
 
@@ -205,8 +229,8 @@ class Hpc(Part):
 class DataScience(Part):
     """Tables and analytics on GPUs."""
 
-    dataset_gb: _demand(1e9) = Field(description="Data worked on at once, GB")  # type: ignore[valid-type]
-    users: _number(1_000_000) = Field(default=1.0, description="People at work at the same time")  # type: ignore[valid-type]
+    dataset_gb: Annotated[Range, AS_RANGE, within(1e9)] = Field(description="Data worked on at once, GB")
+    users: Annotated[float, number(1_000_000)] = Field(default=1.0, description="People at work at the same time")
     in_memory: StrictBool = Field(default=True, description="The data must fit the GPUs' memory")
 
 
@@ -233,18 +257,20 @@ class Constraints(Part):
         default=(), description="Only these makers"
     )
     max_gpus: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] | None = Field(default=None, description="GPUs at most; 0 = none")
-    budget_usd: _number(1e12) | None = Field(default=None, description="Purchase budget, USD")  # type: ignore[valid-type]
-    rack_power_kw: _number(10_000) | None = Field(default=None, description="Power of one rack, kW")  # type: ignore[valid-type]
+    budget_usd: Annotated[float, number(1e12)] | None = Field(default=None, description="Purchase budget, USD")
+    rack_power_kw: Annotated[float, number(10_000)] | None = Field(default=None, description="Power of one rack, kW")
     cooling: Literal["air", "liquid", "any"] = Field(default="any", description="Cooling of the room")
     existing_network: Literal["none", "1gbe", "10gbe", "25gbe", "100gbe", "200gbe", "400gbe", "800gbe", "ib_hdr", "ib_ndr", "ib_xdr"] = (
         Field(default="none", description="Network in place between servers")
     )
     network_preference: Literal["any", "infiniband", "ethernet"] = Field(default="any", description="Network wanted between servers")
     availability: Literal["none", "n_plus_1", "2n"] = Field(default="none", description="Redundancy")
-    growth_per_year: _number(100.0, zero=True) = Field(default=0.0, description="Growth of the load per year, 0.3 = 30%")  # type: ignore[valid-type]
-    horizon_years: _number(20.0, minimum=0.25) = Field(default=3.0, description="Years the cost is counted over")  # type: ignore[valid-type]
+    growth_per_year: Annotated[float, number(100.0, zero=True)] = Field(default=0.0, description="Growth of the load per year, 0.3 = 30%")
+    horizon_years: Annotated[float, number(20.0, minimum=0.25)] = Field(default=3.0, description="Years the cost is counted over")
     region: ShortText | None = Field(default=None, description="Country or region of the site")
-    electricity_usd_per_kwh: _number(10.0, zero=True) | None = Field(default=None, description="Price of electricity, USD per kWh")  # type: ignore[valid-type]
+    electricity_usd_per_kwh: Annotated[float, number(10.0, zero=True)] | None = Field(
+        default=None, description="Price of electricity, USD per kWh"
+    )
     objective: Literal["cost", "latency", "energy", "time"] = Field(default="cost", description="What to optimise")
     air_gapped: StrictBool = Field(default=False, description="No connection to the outside")
     owned: Annotated[tuple[Owned, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="Hardware already paid for")

@@ -216,7 +216,8 @@ def _operating_index(demand: ServingDemand, found: Replica, replicas: NDArray[np
         assert demand.requests_per_s is not None
         share = demand.requests_per_s.mid / np.maximum(replicas, 1)
         reached = found.steady.requests_per_s >= share[:, np.newaxis]
-    return np.where((reached & allowed).any(axis=1), np.argmax(reached & allowed, axis=1), np.argmax(allowed, axis=1))
+    columns: NDArray[np.intp] = np.where((reached & allowed).any(axis=1), np.argmax(reached & allowed, axis=1), np.argmax(allowed, axis=1))
+    return columns
 
 
 def _sized(

@@ -65,7 +65,8 @@ def prefill(job: ServingJob, platform: Platform, layout: ServingLayout, tokens: 
     length = np.asarray(tokens, dtype=float)
     chunk = np.minimum(length, prefill_chunk(platform))
     one = _pass(job, platform, layout, chunk, np.ones_like(chunk), length / 2, decode=False)
-    return one.total_s * np.maximum(length / chunk, 1.0)
+    whole: FloatArray = one.total_s * np.maximum(length / chunk, 1.0)
+    return whole
 
 
 def _pass(
