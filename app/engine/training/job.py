@@ -29,6 +29,12 @@ class TrainingJob:
     lora_rank: int = 0
     base_bits: float = 16.0
     flash_attention: bool = True
+    software_year: float = 2026.0
+    """Year of the training software: kernels and overlap improve with it."""
+    fill: float = 1.0
+    """Share of the ``seq_len`` positions of a sequence that hold tokens, where padding is not computed."""
+    cpu_offload: bool = False
+    """Optimizer state and its update live in host memory."""
 
     @property
     def frozen_base(self) -> bool:

@@ -307,3 +307,14 @@ def _data_parallel(
     return Exchange(
         name="dp", purpose="data parallel: gradients and sharded weights", across=across, bytes=moved, time_s=time, exposed_s=exposed
     )
+
+
+def published_flop_per_token(job: TrainingJob, *, hardware: bool, causal: bool = False) -> float:
+    """FLOP per token as papers count them: attention in full, not its causal half, unless they say ``causal``.
+
+    ``hardware`` adds the recomputed forward pass: 4/3 of the model's (arXiv 2104.04473, appendix). Frozen bases: 4 per parameter.
+    """
+    attention = attention_flop_per_token(job)
+    full = attention * (1.0 if causal or job.shape.modality in ("encoder", "embedding") else 2.0)
+    flop = model_flop_per_token(job) + 3 * (full - attention)
+    return flop * (4 / 3 if hardware else 1.0)
