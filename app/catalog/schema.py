@@ -32,7 +32,7 @@ class Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str = Field(min_length=1, description="Where the figures are printed")
-    as_of: str = Field(pattern=r"^\d{4}(-\d{2}(-\d{2})?)?$", description="Date the figures hold for")
+    as_of: str = Field(pattern=r"^20\d{2}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$", description="Date the figures hold for")
     kind: Kind = Field(description="What sort of figure this is")
     confidence: Confidence = "medium"
     notes: str = ""
@@ -197,7 +197,7 @@ class CloudPrice(Row):
     instance: str
     gpu_id: str = Field(default="", description="Catalogue GPU; empty = not in the catalogue")
     gpu: str = Field(default="", description="As the provider names it; empty = not stated")
-    gpus: int | None = None
+    gpus: float | None = Field(default=None, gt=0, description="GPUs of the instance; below 1 = a share of one")
     interconnect: str = ""
     on_demand_usd_per_hour: Decimal | None = None
     reserved_1y_usd_per_hour: Decimal | None = None
