@@ -11,7 +11,7 @@ from app.engine.training.explicit import Prediction, explicit_run, predict
 from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
 from app.engine.training.step import published_flop_per_token
 from app.units import GB, GIB, TFLOP
-from app.validation.statistics import Point, figures, summarise
+from app.validation.statistics import Point, Skipped, summarise
 from app.workload.profile import ProfileError
 
 Row = Mapping[str, str]
@@ -19,33 +19,28 @@ MEMORY_METRIC = "peak_mem_gb"
 
 
 def validate_training(rows: Iterable[Row], catalog: Catalog) -> dict[str, Any]:
-    """Throughput-like figures of comparable rows; memory under ``by_metric``; the rest under ``training_other``."""
-    speeds: list[Point] = []
-    memories: list[Point] = []
+    """Figures of comparable rows: throughput-like ones as the headline, memory under ``by_metric``; the rest under
+    ``training_other``. ``called_infeasible``: runs that happened and that the memory model says cannot."""
+    kept: list[Point] = []
     others: list[Point] = []
-    skipped: list[dict[str, str]] = []
-    total = 0
+    skipped: list[Skipped] = []
     infeasible: list[str] = []
+    total = 0
     for row in rows:
         total += 1
         points, why, fits = points_of(row, catalog)
+        name = row.get("id", "")
         if not points:
-            skipped.append({"id": row.get("id", ""), "why": why})
-            continue
-        if (row.get("comparable") or "yes") != "yes":
+            skipped.append(Skipped(name, why))
+        elif (row.get("comparable") or "yes") != "yes":
             others.extend(points)
-            continue
-        if not fits:
-            infeasible.append(row.get("id", ""))
-        speeds.extend(point for point in points if point.metric != MEMORY_METRIC)
-        memories.extend(point for point in points if point.metric == MEMORY_METRIC)
-    report = summarise(speeds, skipped, total)
-    report["by_metric"][MEMORY_METRIC] = {
-        **figures(memories),
-        "per_row": summarise(memories, [], total)["per_row"],
-        "called_infeasible": infeasible,
-    }
-    report["training_other"] = summarise(others, [], len(others))
+        else:
+            kept.extend(points)
+            if not fits:
+                infeasible.append(name)
+    report = summarise(kept, skipped, total, apart=(MEMORY_METRIC,)).as_dict()
+    report["called_infeasible"] = infeasible
+    report["training_other"] = summarise(others, apart=(MEMORY_METRIC,)).as_dict()
     return report
 
 
