@@ -75,6 +75,10 @@ class ModelShape:
     """The attention output is gated by a second projection as wide as the query."""
     shared_kv: bool = False
     """One projection serves as key and value."""
+    attention_parameters_per_layer: float = 0.0
+    """Parameters of one attention layer where low-rank projections make it differ from the widths; 0 = from the widths."""
+    kv_cache_share: float = 1.0
+    """Cache entries kept per token and full-attention layer, mean over the layers; below 1 where the model merges entries."""
     other_params_b: float = 0.0
     """Parameters the components above do not describe (NAS-pruned widths, index heads, MTP), billions."""
     vision_params_b: float = 0.0
@@ -85,6 +89,11 @@ class ModelShape:
     """Parameters used per token, billions; equals ``params_b`` for dense models."""
     kv_bytes_per_token_bf16_published: float = 0.0
     """The catalogue's own figure, for checks; 0 = none."""
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether depth and width are known. False: only a size is published, so nothing may be counted from the layers."""
+        return self.layers > 0 and self.hidden > 0
 
     @property
     def is_moe(self) -> bool:

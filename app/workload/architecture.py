@@ -51,6 +51,8 @@ def attention_parameters(shape: ModelShape, *, sliding: bool = False) -> float:
     h, a = shape.hidden, shape.heads
     if shape.attention == "none":
         return 0.0
+    if shape.attention_parameters_per_layer:
+        return shape.attention_parameters_per_layer
     if shape.attention == "mla":
         qk = shape.qk_nope_dim + shape.qk_rope_dim
         query = h * shape.q_lora_rank + shape.q_lora_rank * a * qk if shape.q_lora_rank else h * a * qk
@@ -132,7 +134,7 @@ def _kv_elements(shape: ModelShape, *, sliding: bool) -> float:
 
 def kv_cache_bytes_per_token(shape: ModelShape, kv_bytes: float = 2.0) -> float:
     """Cache growth per token of context, bytes: full-attention layers only (windows and states are capped)."""
-    return shape.full_attention_layers * _kv_elements(shape, sliding=False) * kv_bytes
+    return shape.full_attention_layers * shape.kv_cache_share * _kv_elements(shape, sliding=False) * kv_bytes
 
 
 def kv_cache_bytes(shape: ModelShape, tokens: Any, kv_bytes: float = 2.0) -> Any:

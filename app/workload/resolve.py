@@ -119,7 +119,7 @@ def _shape(profile: WorkloadProfile, catalog: Catalog, filler: Filler) -> ModelS
                 )
             ]
         )
-    if found.params_b <= 0 or (found.layers == 0 and found.modality not in ("asr", "diffusion_image", "diffusion_video", "other")):
+    if found.params_b <= 0 or (not found.has_layers and found.modality not in ("asr", "diffusion_image", "diffusion_video", "other")):
         if found.params_b <= 0:
             raise ProfileError([FieldError("model.id", f"the catalogue has no size for {found.id}; give params_b", "known size")])
         shape = shape_from_size(found.params_b, found.active_params_b if found.active_params_b < found.params_b else None)
