@@ -10,6 +10,9 @@ from app.report.bars import Bar, memory_bar, time_bar
 from app.report.picture import architecture_picture, picture_words
 
 
+AT_LOAD = "whole installation, at the asked load"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """One key figure: label, value with range, and what it means."""

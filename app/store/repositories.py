@@ -277,20 +277,39 @@ class Recommendations:
         )
         if profile_id is not None:
             query = query.where(Profile.id == profile_id)
-        return [
-            RecommendationLine(
-                id=stored.id,
-                profile_id=profile.id,
-                profile_name=profile.name,
-                profile_version=number,
-                architecture=stored.architecture,
-                summary=stored.summary,
-                catalog_version=stored.catalog_version,
-                engine_version=stored.engine_version,
-                created_at=stored.created_at,
-            )
-            for stored, profile, number in self._session.execute(query)
-        ]
+        return [_line(row) for row in self._session.execute(query)]
+
+    def line(self, actor: Actor, recommendation_id: str) -> RecommendationLine:
+        """Which profile and version an answer belongs to.
+
+        Raises:
+            NotFoundError: there is none that the actor may read.
+        """
+        query = (
+            select(StoredRecommendation, Profile, ProfileVersion.number)
+            .join(ProfileVersion, ProfileVersion.id == StoredRecommendation.profile_version_id)
+            .join(Profile, Profile.id == ProfileVersion.profile_id)
+            .where(Profile.owner_id == actor.user_id, StoredRecommendation.id == recommendation_id)
+        )
+        row = self._session.execute(query).one_or_none()
+        if row is None:
+            raise NotFoundError(f"no recommendation {recommendation_id}")
+        return _line(row)
+
+
+def _line(row: Any) -> RecommendationLine:
+    stored, profile, number = row
+    return RecommendationLine(
+        id=stored.id,
+        profile_id=profile.id,
+        profile_name=profile.name,
+        profile_version=number,
+        architecture=stored.architecture,
+        summary=stored.summary,
+        catalog_version=stored.catalog_version,
+        engine_version=stored.engine_version,
+        created_at=stored.created_at,
+    )
 
 
 def _readable(actor: Actor) -> Select[Any]:

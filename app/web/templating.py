@@ -1,0 +1,76 @@
+"""Jinja set up once: autoescape on, unknown names are errors, numbers through the report's filters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.responses import HTMLResponse
+
+from app.ranges import Range
+from app.report import text
+from app.report.views import alternative_speed
+from app.web.fields import BY_PATH, FormField, default_of
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+
+EFFECT_WORDS = {"veto": "Ruled out:", "require": "Needed:", "prefer": "Better:", "warn": "Mind:", "info": "Note:"}
+
+
+def label_of(path: str) -> str:
+    """The form's label of a profile field; a field without one is named as words."""
+    item = BY_PATH.get(path)
+    if path == "workload":
+        return "Kind of work"
+    return item.label.removeprefix("or ").capitalize() if item is not None else text.words(path.rsplit(".", 1)[-1])
+
+
+def field_id(path: str) -> str:
+    """The HTML id of a field."""
+    return "f-" + path.replace(".", "-")
+
+
+def changed_count(items: list[FormField], form: Any) -> int:
+    """How many fields differ from their defaults."""
+    return sum(1 for item in items if form.values.get(item.path, "").strip() not in ("", default_of(item)))
+
+
+def memory_value(memory: Mapping[str, Range | float], label: str) -> str:
+    """The memory part whose words are ``label``, with its range."""
+    value = next((part for name, part in memory.items() if text.words(name) == label), None)
+    return text.ranged(value) if isinstance(value, Range) else text.number(value)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in (
+        "number", "count", "ranged", "percent", "percent_range", "usd", "usd_range", "exact_usd", "architecture", "words", "moment",
+        "shown",
+    ):  # fmt: skip
+        environment.filters[name] = getattr(text, name)
+    environment.filters["memory_value"] = memory_value
+    environment.globals |= {
+        "label_of": label_of,
+        "field_id": field_id,
+        "default_of": default_of,
+        "changed_count": changed_count,
+        "alternative_speed": alternative_speed,
+        "effect_word": EFFECT_WORDS.__getitem__,
+    }
+    return environment
+
+
+ENVIRONMENT = _environment()
+
+
+def page(name: str, status: int = 200, **context: Any) -> HTMLResponse:
+    """A rendered page."""
+    return HTMLResponse(ENVIRONMENT.get_template(name).render(**context), status_code=status)

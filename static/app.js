@@ -1,0 +1,54 @@
+// Progressive enhancement: theme choice, live preview, config.json upload. Every page is complete without it.
+
+const root = document.documentElement;
+const theme = document.getElementById("theme");
+if (theme) {
+  const stored = localStorage.getItem("theme");
+  if (stored) root.dataset.theme = stored;
+  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+  const label = () => { theme.textContent = dark() ? "Light" : "Dark"; };
+  theme.hidden = false;
+  label();
+  theme.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    localStorage.setItem("theme", root.dataset.theme);
+    label();
+  });
+}
+
+document.getElementById("problems")?.focus();
+
+const form = document.getElementById("profile");
+const preview = document.getElementById("preview");
+if (form && preview) {
+  for (const input of form.querySelectorAll('input[type="file"]')) {
+    input.addEventListener("change", async () => {
+      const target = document.getElementById(input.id.replace(/-file$/, ""));
+      if (input.files[0] && target) { target.value = await input.files[0].text(); ask(); }
+    });
+  }
+  document.getElementById("f-workload")?.addEventListener("change", () => {
+    form.querySelector('button[name="show"]')?.click();
+  });
+  let timer, running;
+  const ask = () => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      running?.abort();
+      running = new AbortController();
+      const data = new FormData(form);
+      for (const name of [...data.keys()]) if (name.endsWith(".file")) data.delete(name);
+      try {
+        const answer = await fetch("/preview", { method: "POST", body: data, signal: running.signal });
+        if (!answer.ok) return;
+        // The fragment is made by our own server, which escapes every value in it.
+        preview.innerHTML = await answer.text();
+        preview.hidden = false;
+      } catch (error) {
+        if (error.name !== "AbortError") preview.hidden = true;
+      }
+    }, 350);
+  };
+  form.addEventListener("input", ask);
+  ask();
+}
