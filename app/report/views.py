@@ -9,7 +9,6 @@ from app.report import text
 from app.report.bars import Bar, memory_bar, time_bar
 from app.report.picture import architecture_picture, picture_words
 
-
 AT_LOAD = "whole installation, at the asked load"
 
 
@@ -114,7 +113,8 @@ def _speed(estimate: Estimate) -> list[Figure]:
                 )
             )
         if serving.hours is None:
-            note = f"{text.number(serving.concurrent_per_replica)} per copy at the asked load; {text.percent(serving.utilisation)} of capacity used"
+            share, used = text.number(serving.concurrent_per_replica), text.percent(serving.utilisation)
+            note = f"{share} per copy at the asked load; {used} of capacity used"
             found.append(Figure(label="Holds at most", value=f"{text.count(serving.max_concurrent)} in flight", note=note))
     if estimate.training is not None:
         training = estimate.training
