@@ -1,34 +1,29 @@
-"""Read and check the catalogue's data files. Errors name the file, the row and the column."""
+"""The catalogue: everything that exists, read from the data files once and checked as a whole."""
 
 from __future__ import annotations
 
-import csv
-import dataclasses
 import hashlib
-import io
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib import resources
-from types import MappingProxyType
-from typing import Any, TypeVar
+from importlib.resources.abc import Traversable
+from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel
 
 from app.catalog.links import LINKS, Link
 from app.catalog.model_shape import ModelShape
-from app.catalog.schema import ApiPrice, Cable, CloudPrice, Gpu, ModelSource, Nic, Price, Row, RunningCost, Server, Switch
+from app.catalog.names import gpu_key, model_key, nearest
+from app.catalog.schema import ApiPrice, Cable, CloudPrice, Gpu, ModelSource, Nic, Price, Row, RunningCost, Server, Source, Switch
+from app.catalog.tables import CatalogError, by_id, check_rows, fault, parse_csv, parse_toml, read_models
 
-R = TypeVar("R", bound=Row)
+__all__ = ["Catalog", "CatalogError", "load_catalog", "read_catalog"]
+
+R = TypeVar("R", bound=BaseModel)
+T = TypeVar("T", bound=Row)
 RELEASE = "2026.12"
 """Month the data was collected; the content hash follows it in :attr:`Catalog.version`."""
-
-
-class CatalogError(ValueError):
-    """A data file is wrong; the message names file, row and column."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +40,10 @@ class Catalog:
     prices: tuple[Price, ...]
     running_costs: tuple[RunningCost, ...]
     cloud_prices: tuple[CloudPrice, ...]
+    api_prices: tuple[ApiPrice, ...]
+    sources: Mapping[str, Source]
     version: str
     links: Mapping[str, Link] = field(default_factory=lambda: LINKS)
-
-    @cached_property
-    def api_prices(self) -> tuple[ApiPrice, ...]:
-        """Hosted-API prices, read when first asked for: the largest table and the least used."""
-        return tuple(_csv_rows("api_prices.csv", ApiPrice))
 
     @cached_property
     def _servers_by_gpu(self) -> dict[str, tuple[Server, ...]]:
@@ -73,184 +65,107 @@ class Catalog:
                 found.setdefault(key, []).append(shape)
         return found
 
-    def find_model(self, text: str) -> ModelShape | None:
-        """The model meant by ``text``: an exact id first, then without case, organisation and release suffixes.
+    @cached_property
+    def _models_by_lower_id(self) -> dict[str, ModelShape]:
+        return {name.lower(): shape for name, shape in self.models.items()}
 
-        Several rows that differ only in such a suffix give the first in the file; None when none matches.
+    def find_model(self, text: str) -> ModelShape | None:
+        """The model meant by ``text``: an exact id first, then without case, organisation and release endings.
+
+        None when none matches, or several of different size do.
         """
-        if text in self.models:
-            return self.models[text]
-        lowered = {name.lower(): shape for name, shape in self.models.items()}
-        if text.lower() in lowered:
-            return lowered[text.lower()]
-        matches = self._models_by_key.get(model_key(text))
-        return matches[0] if matches else None
+        exact = self.models.get(text) or self._models_by_lower_id.get(text.strip().lower())
+        if exact is not None:
+            return exact
+        matches = self._models_by_key.get(model_key(text), [])
+        return matches[0] if len({(shape.params_b, shape.layers, shape.hidden) for shape in matches}) == 1 else None
 
     def suggest_models(self, text: str) -> list[str]:
         """Ids of the three models whose names come nearest."""
         keys = {key: shapes[0].id for key, shapes in self._models_by_key.items()}
-        return [keys[key] for key in get_close_matches(model_key(text), list(keys), n=3, cutoff=0.4)]
+        near = [keys[key] for key in nearest(model_key(text), keys, 6)]
+        return list(dict.fromkeys(near))[:3]
+
+    @cached_property
+    def _gpus_by_key(self) -> dict[str, Gpu]:
+        found: dict[str, Gpu] = {}
+        for gpu in self.gpus.values():
+            for key in (gpu_key(gpu.id), gpu_key(gpu.name)):
+                found.setdefault(key, gpu)
+        return found
 
     def find_gpu(self, text: str) -> Gpu | None:
-        """The GPU meant by an id or a name, without regard to case."""
-        wanted = text.strip().lower()
-        if wanted in self.gpus:
-            return self.gpus[wanted]
-        return next((gpu for gpu in self.gpus.values() if gpu.name.lower() == wanted), None)
+        """The GPU meant by an id or a name, without regard to case, maker and punctuation."""
+        return self.gpus.get(text) or self._gpus_by_key.get(gpu_key(text))
 
     def suggest_gpus(self, text: str) -> list[str]:
-        """Ids of the three GPUs whose ids come nearest."""
-        return get_close_matches(text.strip().lower(), list(self.gpus), n=3, cutoff=0.3)
-
-
-SUFFIXES = (
-    "instruct", "base", "hf", "it", "chat", "fp8", "fp4", "nvfp4", "mxfp4", "gptq", "awq", "gguf", "int4", "int8", "w4a16", "w8a8",
-    "dynamic", "bf16", "fp16", "preview", "8bit", "4bit", "block", "kv",
-)  # fmt: skip
-
-
-@cache
-def model_key(text: str) -> str:
-    """A model's name without organisation, case, and the suffixes that do not change its shape."""
-    name = text.rsplit("/", 1)[-1].lower().replace("_", "-").replace(" ", "-")
-    name = re.sub(r"^meta-", "", name)
-    parts = [part for part in re.split(r"[-]+", name) if part]
-    while len(parts) > 1 and (parts[-1] in SUFFIXES or re.fullmatch(r"(20)?2[3-6]\d{2}", parts[-1])):
-        parts.pop()
-    return "".join(parts)
-
-
-def _text(name: str) -> str:
-    return (resources.files("app.catalog") / "data" / name).read_text(encoding="utf-8")
-
-
-def parse_toml(text: str, file: str, table: str) -> list[dict[str, Any]]:
-    """The rows of one table; a file that is not TOML or has another table is refused."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise CatalogError(f"{file}: not valid TOML: {error}") from None
-    if set(data) != {table}:
-        raise CatalogError(f"{file}: expected only [[{table}]] rows, found {sorted(data)}")
-    rows: list[dict[str, Any]] = data[table]
-    return rows
-
-
-def check_rows(rows: Iterable[Mapping[str, Any]], file: str, kind: type[R], key: str = "id") -> list[R]:
-    """Typed rows; the first fault is raised with file, row and column."""
-    found: list[R] = []
-    for number, raw in enumerate(rows, start=1):
-        try:
-            found.append(kind.model_validate(raw))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            column = ".".join(str(step) for step in first["loc"]) or "row"
-            raise CatalogError(
-                f"{file}, row {number} ({raw.get(key, '?')}), column {column}: {first['msg']} (got {first.get('input')!r})"
-            ) from None
-    return found
-
-
-def by_id(rows: Iterable[R], file: str) -> Mapping[str, R]:
-    """Rows by id; an id used twice is refused."""
-    found: dict[str, R] = {}
-    for row in rows:
-        name: str = row.id  # type: ignore[attr-defined]
-        if name in found:
-            raise CatalogError(f"{file}, row {name}, column id: used twice")
-        found[name] = row
-    return MappingProxyType(found)
-
-
-def _toml_rows(file: str, table: str, kind: type[R]) -> Mapping[str, R]:
-    return by_id(check_rows(parse_toml(_text(file), file, table), file, kind), file)
-
-
-def _csv_rows(file: str, kind: type[R]) -> list[R]:
-    reader = csv.DictReader(io.StringIO(_text(file)))
-    known = set(kind.model_fields)
-    unknown = set(reader.fieldnames or ()) - known
-    if unknown:
-        raise CatalogError(f"{file}, row 1, column {sorted(unknown)[0]}: not a column of {kind.__name__}")
-    return check_rows(({name: value for name, value in row.items() if value != ""} for row in reader), file, kind, "item")
-
-
-_SHAPE_FIELDS = {item.name for item in dataclasses.fields(ModelShape)}
-_SHAPE = TypeAdapter(ModelShape)
-
-
-def read_models(text: str, file: str = "models.toml") -> tuple[Mapping[str, ModelShape], Mapping[str, ModelSource]]:
-    """Model shapes and, apart, where each row comes from."""
-    shapes: dict[str, ModelShape] = {}
-    sources: dict[str, ModelSource] = {}
-    for number, raw in enumerate(parse_toml(text, file, "model"), start=1):
-        name = str(raw.get("id", "?"))
-        shape = {key: value for key, value in raw.items() if key in _SHAPE_FIELDS}
-        rest = {key: value for key, value in raw.items() if key not in _SHAPE_FIELDS}
-        try:
-            shapes_row = _SHAPE.validate_python({"origin": "catalog", **shape})
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            column = ".".join(str(step) for step in first["loc"]) or "row"
-            raise CatalogError(f"{file}, row {number} ({name}), column {column}: {first['msg']}") from None
-        if name in shapes:
-            raise CatalogError(f"{file}, row {name}, column id: used twice")
-        _check_shape(shapes_row, file, number)
-        shapes[name] = shapes_row
-        sources[name] = check_rows([rest], f"{file}, row {number} ({name})", ModelSource)[0]
-    return MappingProxyType(shapes), MappingProxyType(sources)
-
-
-def _check_shape(shape: ModelShape, file: str, number: int) -> None:
-    for column in ("layers", "hidden", "heads", "kv_heads", "vocab", "experts", "top_k", "params_b"):
-        if getattr(shape, column) < 0:
-            raise CatalogError(f"{file}, row {number} ({shape.id}), column {column}: must be at least 0")
-    if shape.top_k > shape.experts:
-        raise CatalogError(f"{file}, row {number} ({shape.id}), column top_k: more than the {shape.experts} experts")
-    if shape.params_b and shape.active_params_b > shape.params_b * 1.02:
-        raise CatalogError(f"{file}, row {number} ({shape.id}), column active_params_b: more than params_b")
+        """Ids of the three GPUs whose ids or names come nearest."""
+        near = nearest(gpu_key(text), self._gpus_by_key, 6)
+        return list(dict.fromkeys(self._gpus_by_key[key].id for key in near))[:3]
 
 
 def check_references(catalog: Catalog) -> None:
-    """Every id one table uses of another exists there."""
-    for server in catalog.servers.values():
+    """Every id one table uses of another exists there, and every note on a single figure names a column."""
+    for number, server in enumerate(catalog.servers.values(), start=1):
         for gpu_id in server.gpu_ids:
             if gpu_id not in catalog.gpus:
-                raise CatalogError(f"servers.toml, row {server.id}, column gpu_ids: no GPU {gpu_id!r} in gpus.toml")
+                raise fault("servers.toml", f"{number} ({server.id})", "gpu_ids", f"no GPU {gpu_id!r} in gpus.toml")
     known = {*catalog.gpus, *catalog.servers, *catalog.switches, *catalog.nics, *catalog.cables}
-    for price in catalog.prices:
+    for number, price in enumerate(catalog.prices, start=1):
         if price.item_id and price.item_id not in known:
-            raise CatalogError(f"prices.csv, row {price.item}, column item_id: {price.item_id!r} is in no table")
-    for offer in catalog.cloud_prices:
+            raise fault("prices.csv", f"{number} ({price.item})", "item_id", f"{price.item_id!r} is in no table")
+    for number, offer in enumerate(catalog.cloud_prices, start=1):
         if offer.gpu_id and offer.gpu_id not in catalog.gpus:
-            raise CatalogError(f"cloud_prices.csv, row {offer.instance}, column gpu_id: no GPU {offer.gpu_id!r} in gpus.toml")
+            raise fault("cloud_prices.csv", f"{number} ({offer.instance})", "gpu_id", f"no GPU {offer.gpu_id!r} in gpus.toml")
+    for number, hosted in enumerate(catalog.api_prices, start=1):
+        if hosted.model_id and hosted.model_id not in catalog.models:
+            raise fault("api_prices.csv", f"{number} ({hosted.provider_model})", "model_id", f"no model {hosted.model_id!r} in models.toml")
 
 
-def _version() -> str:
+def _files(folder: Traversable) -> Iterator[Traversable]:
+    """The data files, in the order of their names."""
+    return iter(sorted((item for item in folder.iterdir() if item.name.endswith((".toml", ".csv"))), key=lambda item: item.name))
+
+
+def _version(folder: Traversable) -> str:
     digest = hashlib.sha256()
-    for item in sorted((resources.files("app.catalog") / "data").iterdir(), key=lambda entry: entry.name):
-        if item.name.endswith((".toml", ".csv")):
-            digest.update(item.name.encode())
-            digest.update(item.read_bytes())
+    for item in _files(folder):
+        digest.update(item.name.encode())
+        digest.update(item.read_bytes())
     return f"{RELEASE}+{digest.hexdigest()[:8]}"
+
+
+def read_catalog(folder: Traversable) -> Catalog:
+    """The catalogue of a folder of data files; the first fault found is raised."""
+
+    def toml(table: str, file: str, kind: type[R], key: str = "id") -> Mapping[str, R]:
+        return by_id(check_rows(parse_toml((folder / file).read_text(encoding="utf-8"), file, table), file, kind, key), file, key)
+
+    def csv_rows(file: str, kind: type[T], key: str) -> tuple[T, ...]:
+        text = (folder / file).read_text(encoding="utf-8")
+        return tuple(check_rows(parse_csv(text, file, kind), file, kind, key, typed=False))
+
+    models, model_sources = read_models((folder / "models.toml").read_text(encoding="utf-8"))
+    catalog = Catalog(
+        gpus=toml("gpu", "gpus.toml", Gpu),
+        servers=toml("server", "servers.toml", Server),
+        models=models,
+        model_sources=model_sources,
+        switches=toml("switch", "switches.toml", Switch),
+        nics=toml("nic", "nics.toml", Nic),
+        cables=toml("cable", "cables.toml", Cable),
+        prices=csv_rows("prices.csv", Price, "item"),
+        running_costs=csv_rows("running_costs.csv", RunningCost, "item"),
+        cloud_prices=csv_rows("cloud_prices.csv", CloudPrice, "instance"),
+        api_prices=csv_rows("api_prices.csv", ApiPrice, "provider_model"),
+        sources=toml("source", "sources.toml", Source, "key"),
+        version=_version(folder),
+    )
+    check_references(catalog)
+    return catalog
 
 
 @cache
 def load_catalog() -> Catalog:
-    """The catalogue, read and checked once per process."""
-    models, sources = read_models(_text("models.toml"))
-    catalog = Catalog(
-        gpus=_toml_rows("gpus.toml", "gpu", Gpu),
-        servers=_toml_rows("servers.toml", "server", Server),
-        models=models,
-        model_sources=sources,
-        switches=_toml_rows("switches.toml", "switch", Switch),
-        nics=_toml_rows("nics.toml", "nic", Nic),
-        cables=_toml_rows("cables.toml", "cable", Cable),
-        prices=tuple(_csv_rows("prices.csv", Price)),
-        running_costs=tuple(_csv_rows("running_costs.csv", RunningCost)),
-        cloud_prices=tuple(_csv_rows("cloud_prices.csv", CloudPrice)),
-        version=_version(),
-    )
-    check_references(catalog)
-    return catalog
+    """The shipped catalogue, read and checked once per process."""
+    return read_catalog(resources.files("app.catalog") / "data")

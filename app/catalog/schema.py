@@ -7,9 +7,10 @@ it, both directions summed, and converted once in :mod:`app.engine.platform`.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Kind = Literal["measured", "datasheet", "benchmark", "list_price", "street_price", "estimate", "derived", "assumption"]
 Confidence = Literal["high", "medium", "low"]
@@ -42,6 +43,21 @@ class Row(BaseModel):
     figure_kinds: dict[str, Kind] = Field(
         default_factory=dict, description="Kind of single figures that differ from the row's, by field name"
     )
+
+    @model_validator(mode="after")
+    def _figures_are_columns(self) -> Self:
+        unknown = sorted((set(self.figure_sources) | set(self.figure_kinds)) - set(type(self).model_fields))
+        if unknown:
+            raise ValueError(f"figure_sources and figure_kinds name columns of this row, {unknown[0]!r} is none")
+        return self
+
+
+def _refuse_disorder(names: tuple[str, str, str], values: tuple[object, ...]) -> None:
+    """Low, typical and high of one row rise, as far as they are known."""
+    known = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+    for (left, low), (right, high) in pairwise(known):
+        if low > high:  # type: ignore[operator]
+            raise ValueError(f"{left} {low} is more than {right} {high}")
 
 
 class Gpu(Row):
@@ -100,19 +116,19 @@ class Server(Row):
     scale_up_description: str = ""
     form: Literal["rack_server", "tower", "desktop", "rack_scale"]
     cpu: str = ""
-    cpu_cores: int | None = None
-    ram_gb: float | None = None
-    nvme_tb: float | None = None
-    nics: int | None = Field(default=None, description="East-west (GPU) NICs; None = not stated")
-    nic_gbit_per_s: float | None = None
+    cpu_cores: int | None = Field(default=None, ge=1)
+    ram_gb: float | None = Field(default=None, gt=0)
+    nvme_tb: float | None = Field(default=None, gt=0)
+    nics: int | None = Field(default=None, ge=0, description="East-west (GPU) NICs; None = not stated")
+    nic_gbit_per_s: float | None = Field(default=None, gt=0)
     nic_description: str = ""
-    max_power_w: float | None = None
-    typical_power_w: float | None = None
-    rack_units: float | None = None
+    max_power_w: float | None = Field(default=None, gt=0)
+    typical_power_w: float | None = Field(default=None, gt=0)
+    rack_units: float | None = Field(default=None, gt=0)
     cooling: Literal["air", "liquid", "hybrid", "immersion", "unknown"] = "unknown"
-    weight_kg: float | None = None
-    heat_btu_per_h: float | None = None
-    year: int
+    weight_kg: float | None = Field(default=None, gt=0)
+    heat_btu_per_h: float | None = Field(default=None, gt=0)
+    year: int = Field(ge=2010, le=2040)
     cpu_architecture: str = "x86_64"
     lifecycle: Lifecycle = "current"
     generic: bool = Field(default=False, description="A class of servers described by us, not one vendor's product")
@@ -125,17 +141,17 @@ class Switch(Row):
     vendor: str
     name: str
     asic: str = ""
-    ports: int | None = Field(default=None, description="Logical ports at ``port_gbit_per_s``")
-    port_gbit_per_s: float
+    ports: int | None = Field(default=None, ge=1, description="Logical ports at ``port_gbit_per_s``")
+    port_gbit_per_s: float = Field(gt=0)
     protocol: Literal["infiniband", "ethernet"]
     generation: str = Field(default="", description="hdr, ndr, xdr, spectrum_x ...")
-    throughput_tbit_per_s: float | None = None
-    height_u: float | None = None
-    typical_power_w: float | None = None
-    max_power_w: float | None = None
-    latency_ns: float | None = None
-    year: int | None = None
-    radix_at_400g: int | None = None
+    throughput_tbit_per_s: float | None = Field(default=None, gt=0)
+    height_u: float | None = Field(default=None, gt=0)
+    typical_power_w: float | None = Field(default=None, gt=0)
+    max_power_w: float | None = Field(default=None, gt=0)
+    latency_ns: float | None = Field(default=None, gt=0)
+    year: int | None = Field(default=None, ge=2010, le=2040)
+    radix_at_400g: int | None = Field(default=None, ge=1)
 
 
 class Nic(Row):
@@ -144,11 +160,11 @@ class Nic(Row):
     id: str
     vendor: str
     name: str
-    protocols: tuple[Literal["infiniband", "ethernet"], ...]
-    ports: int
-    port_gbit_per_s: float
+    protocols: tuple[Literal["infiniband", "ethernet"], ...] = Field(min_length=1)
+    ports: int = Field(ge=1)
+    port_gbit_per_s: float = Field(gt=0)
     pcie: str = ""
-    power_w: float | None = None
+    power_w: float | None = Field(default=None, gt=0)
 
 
 class Cable(Row):
@@ -158,12 +174,12 @@ class Cable(Row):
     vendor: str
     name: str
     type: str
-    speed_gbit_per_s: float
+    speed_gbit_per_s: float = Field(ge=0, description="0 = a passive part without a rate of its own, such as fibre")
     connector: str = ""
     medium: Literal["copper", "mmf", "smf", "unknown"]
-    max_reach_m: float | None = None
-    power_w: float | None = None
-    fabrics: tuple[Literal["infiniband", "ethernet"], ...]
+    max_reach_m: float | None = Field(default=None, gt=0)
+    power_w: float | None = Field(default=None, ge=0, description="0 = passive")
+    fabrics: tuple[Literal["infiniband", "ethernet"], ...] = Field(min_length=1)
 
 
 class Price(Row):
@@ -173,9 +189,14 @@ class Price(Row):
     item: str
     item_id: str = ""
     unit: str
-    low_usd: Decimal | None = None
-    typical_usd: Decimal | None = None
-    high_usd: Decimal | None = None
+    low_usd: Decimal | None = Field(default=None, ge=0)
+    typical_usd: Decimal | None = Field(default=None, ge=0)
+    high_usd: Decimal | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _refuse_disorder(("low_usd", "typical_usd", "high_usd"), (self.low_usd, self.typical_usd, self.high_usd))
+        return self
 
 
 class RunningCost(Row):
@@ -189,6 +210,11 @@ class RunningCost(Row):
     typical: float | None = None
     high: float | None = None
 
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _refuse_disorder(("low", "typical", "high"), (self.low, self.typical, self.high))
+        return self
+
 
 class CloudPrice(Row):
     """One cloud instance's prices."""
@@ -199,11 +225,11 @@ class CloudPrice(Row):
     gpu: str = Field(default="", description="As the provider names it; empty = not stated")
     gpus: float | None = Field(default=None, gt=0, description="GPUs of the instance; below 1 = a share of one")
     interconnect: str = ""
-    on_demand_usd_per_hour: Decimal | None = None
-    reserved_1y_usd_per_hour: Decimal | None = None
-    reserved_3y_usd_per_hour: Decimal | None = None
-    spot_usd_per_hour: Decimal | None = None
-    usd_per_gpu_hour: Decimal | None = None
+    on_demand_usd_per_hour: Decimal | None = Field(default=None, ge=0)
+    reserved_1y_usd_per_hour: Decimal | None = Field(default=None, ge=0)
+    reserved_3y_usd_per_hour: Decimal | None = Field(default=None, ge=0)
+    spot_usd_per_hour: Decimal | None = Field(default=None, ge=0)
+    usd_per_gpu_hour: Decimal | None = Field(default=None, ge=0)
     region: str = ""
 
 
@@ -213,12 +239,12 @@ class ApiPrice(Row):
     provider: str
     provider_model: str
     model_id: str = ""
-    input_usd_per_million: Decimal | None = None
-    output_usd_per_million: Decimal | None = None
-    cached_input_usd_per_million: Decimal | None = None
-    batch_input_usd_per_million: Decimal | None = None
-    batch_output_usd_per_million: Decimal | None = None
-    max_input_tokens: int | None = None
+    input_usd_per_million: Decimal | None = Field(default=None, ge=0)
+    output_usd_per_million: Decimal | None = Field(default=None, ge=0)
+    cached_input_usd_per_million: Decimal | None = Field(default=None, ge=0)
+    batch_input_usd_per_million: Decimal | None = Field(default=None, ge=0)
+    batch_output_usd_per_million: Decimal | None = Field(default=None, ge=0)
+    max_input_tokens: int | None = Field(default=None, ge=1)
     licence: Literal["open", "closed", "unknown"] = "unknown"
 
 
@@ -228,3 +254,13 @@ class ModelSource(Row):
     family: str = ""
     licence: str = ""
     params_basis: str = ""
+
+
+class Source(BaseModel):
+    """What a short key in the ``source`` column stands for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str = Field(pattern=r"^[A-Z]+$")
+    title: str = Field(min_length=1)
+    trust: Confidence = Field(description="Our judgement: how often it agreed with others where figures could be compared")
