@@ -46,6 +46,8 @@ class Row(BaseModel):
 
     @model_validator(mode="after")
     def _figures_are_columns(self) -> Self:
+        if not (self.figure_sources or self.figure_kinds):
+            return self
         unknown = sorted((set(self.figure_sources) | set(self.figure_kinds)) - set(type(self).model_fields))
         if unknown:
             raise ValueError(f"figure_sources and figure_kinds name columns of this row, {unknown[0]!r} is none")
