@@ -62,6 +62,7 @@ class Prediction:
     step_s: float
     memory_bytes: dict[str, float]
     fits: bool
+    """Whether the low end of the memory range fits: False means it surely does not."""
 
     @property
     def gpus(self) -> float:
@@ -89,7 +90,8 @@ def predict(run: ExplicitRun) -> Prediction:
     layout that fits, or the smallest where none does."""
     memory = training_memory_bytes(run.job, run.layouts)
     total = np.sum(list(memory.values()), axis=0)
-    fits = total <= usable_bytes(run.platform)
+    usable = usable_bytes(run.platform)
+    fits = total <= usable
     if total.size == 1:
         index = 0
     elif fits.any():
@@ -102,7 +104,7 @@ def predict(run: ExplicitRun) -> Prediction:
     if run.micro_step:
         seconds /= max(run.job.global_batch_sequences / float(layout.dp[0] * layout.micro_batch[0]), 1.0)
     parts = {name: float(value[index]) for name, value in memory.items()}
-    return Prediction(run=run, layout=layout, step=step, step_s=seconds, memory_bytes=parts, fits=bool(fits[index]))
+    return Prediction(run=run, layout=layout, step=step, step_s=seconds, memory_bytes=parts, fits=bool(total[index] * MEMORY_SPREAD[0] <= usable))
 
 
 def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
@@ -144,11 +146,13 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         optimizer=chosen["optimizer"],
         precision=chosen["precision"],
         lora_rank=int(numbers["lora_rank"] or DEFAULT_LORA_RANK) if frozen else 0,
-        base_bits=QLORA_BITS if chosen["task"] == "qlora" else 16.0,
+        base_bits=QLORA_BITS if chosen["task"] == "qlora" else 8.0 if chosen["precision"] in ("fp8", "fp4") else 16.0,
         flash_attention=unpadded or (shape.modality != "encoder" and (numbers["year"] or 2026) >= 2023) or "flash" in text,
         software_year=numbers["year"] or 2026.0,
         fill=UNPADDED_FILL if unpadded else 1.0,
-        cpu_offload="offload" in text,
+        cpu_offload=_offloads(text),
+        offload_parameters="offload of parameters" in text,
+        fused_loss="liger" in text,
     )
     layouts = _layouts(job, platform, int(gpus), numbers, chosen)
     if job.global_batch_sequences == 0.0:
@@ -177,14 +181,19 @@ def _layouts(
         batch = job.global_batch_sequences
         limit = max(batch / split["dp"], 1.0) if batch else 1.0
         micro = [numbers["micro_batch"]] if numbers["micro_batch"] else [float(value) for value in MICRO_BATCHES if value <= limit]
-        recompute = [chosen["recompute"]] if chosen["recompute"] else ["none", "full"]
+        recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
+        stages = job.shape.layers // max(int(split["pp"]), 1)
+        interleave = [value for value in (1.0, 2.0, 4.0, 6.0, 12.0) if stages % value == 0] if split["pp"] > 1 and job.software_year >= 2023 else [1.0]
+        if numbers["vp"]:
+            interleave = [numbers["vp"]]
         replicas = split["dp"] * split["cp"]
         sharding = [chosen["sharding"]] if chosen["sharding"] else ["none"] if replicas == 1 or job.frozen_base else ["zero1"]
         for size in micro:
             for kept in recompute:
                 for shard in sharding:
-                    rows.append({**split, "vp": numbers["vp"] or 1.0, "micro_batch": size, "recompute": float(RECOMPUTE.index(kept)),
-                                 "sharding": float(SHARDING.index(shard))})  # fmt: skip
+                    for vp in interleave:
+                        rows.append({**split, "vp": vp, "micro_batch": size, "recompute": float(RECOMPUTE.index(kept)),
+                                     "sharding": float(SHARDING.index(shard))})  # fmt: skip
     return TrainingLayout(**{name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]})
 
 
@@ -283,6 +292,11 @@ def _stated_shape(
     if not gated and params is None:
         params = counts.total / 1e9
     return replace(shape, params_b=params or counts.total / 1e9, active_params_b=counts.active / 1e9)
+
+
+def _offloads(text: str) -> bool:
+    """Whether the description says that optimizer state waits in host memory (and not that it does not)."""
+    return "offload" in re.sub(r"\b(no|without) ([a-z]+,? )?offload", "", text)
 
 
 def _longest_sample(text: str) -> float | None:

@@ -35,6 +35,31 @@ class TrainingJob:
     """Share of the ``seq_len`` positions of a sequence that hold tokens, where padding is not computed."""
     cpu_offload: bool = False
     """Optimizer state and its update live in host memory."""
+    offload_parameters: bool = False
+    """Weights wait in host memory, too, and come layer by layer."""
+    fused_loss: bool = False
+    """Logits are worked out in chunks and never stored whole."""
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether tensor-parallel ranks also split norms and residuals (arXiv 2205.05198, May 2022; usual from 2023 on)."""
+        return self.software_year >= 2023
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of one stored gradient: 2 in fp16 and where adapters are trained; else summed in fp32 (4), before 2023 in a
+        copy beside the 16-bit one (6)."""
+        if self.frozen_base or self.precision == "fp16" or self.task == "full":
+            return 2.0
+        return 4.0 if self.software_year >= 2023 else 6.0
+
+    @property
+    def head_share(self) -> float:
+        """Share of tokens the vocabulary is scored for: all; for encoders the masked 15% (arXiv 1810.04805), none in
+        fine-tuning, which puts a small head in its place."""
+        if self.shape.modality != "encoder":
+            return 1.0
+        return 0.15 if self.task == "pretraining" else 0.0
 
     @property
     def frozen_base(self) -> bool:

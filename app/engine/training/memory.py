@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, TrainingJob, TrainingLayout
+from app.engine.training.constants import training_table
+from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.units import GB
 from app.workload.architecture import ParameterCounts, parameter_counts
 
 FloatArray = NDArray[np.float64]
 
-RUNTIME_BYTES = 2.2e9
-"""CUDA context, library workspaces and collective buffers of one rank; published single-GPU runs of small models."""
-FRAGMENTATION = 0.06
-"""Share of the dynamic memory the allocator cannot use; middle of reserved against allocated in published runs."""
+NARROW_ACTIVATIONS = 0.75
+"""Share of 16-bit activations kept with 8-bit linear layers: their inputs (about half of what is kept) shrink to one byte."""
+
 
 
 def parameters_per_gpu(job: TrainingJob, layout: TrainingLayout, counts: ParameterCounts | None = None) -> tuple[FloatArray, FloatArray]:
@@ -30,75 +31,101 @@ def parameters_per_gpu(job: TrainingJob, layout: TrainingLayout, counts: Paramet
 
 
 def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tuple[FloatArray, FloatArray]:
-    """(kept by one layer, kept by one layer under full recompute) bytes per token of one GPU.
+    """(kept by one layer, kept by one layer under full recomputation) bytes per token of one GPU.
 
-    Kept for the backward pass, 16-bit: inputs of both norms, q, k, v, attention output, and the MLP's input, gate,
-    up and product (Korthikanti et al., arXiv 2205.05198, section 4, with fused attention and sequence
-    parallelism: everything divides by tp). Without fused attention the s x s scores add 5 a s bytes.
+    Kept for the backward pass, 16-bit: inputs and outputs of both norms (split over tp with sequence parallelism
+    only), q, k, v, attention output, and the MLP's gate, up and product (arXiv 2205.05198, section 4). Without fused
+    attention the scores of all heads, their softmax and its dropout mask add 5 a s bytes (same place). A frozen base
+    keeps no inputs for weight gradients that only its own weights would need: half the MLP's.
     """
     shape = job.shape
+    spread = layout.tp if job.sequence_parallel else np.ones_like(layout.tp)
     q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     if shape.attention == "mla":
         q = kv = shape.heads * (shape.qk_nope_dim + shape.qk_rope_dim)
-    attention = 2 * (2 * shape.hidden + 2 * q + 2 * kv)
     factors = 3 if shape.gated_mlp else 2
-    dense = 2 * (2 * shape.hidden + factors * shape.ffn_dense)
-    experts = 2 * (2 * shape.hidden + shape.top_k * (shape.hidden + factors * shape.moe_ffn)) if shape.is_moe else 0.0
-    share = shape.moe_layers / max(shape.layers, 1)
-    mlp = dense * (1 - share) + experts * share
-    scores = 0.0 if job.flash_attention else 5.0 * shape.heads * job.seq_len
-    scores_kept = np.where(layout.recompute >= 1, 0.0, scores)
-    kept = (attention + mlp + scores_kept) / layout.tp
-    return kept, 2 * shape.hidden / np.where(layout.tp > 1, layout.tp, 1.0)
+    dense = factors * shape.ffn_dense
+    experts = shape.top_k * (2 * shape.hidden + factors * shape.moe_ffn) + factors * shape.shared_experts * shape.moe_ffn
+    inner = (dense * shape.mlp_layers + (experts if shape.is_moe else 0.0) * shape.moe_layers) / max(shape.layers, 1)
+    dropout = 1.0 * shape.hidden if job.software_year < 2023 and not shape.gated_mlp else 0.0
+    scores = 0.0 if job.flash_attention else 5.0 * shape.heads * job.seq_len * job.fill
+    kept_scores = np.where(layout.recompute >= 1, 0.0, scores)
+    # Selective recomputation around fused attention drops what is cheap to make again: norm outputs and the MLP's product.
+    cheap = (layout.recompute == RECOMPUTE.index("selective")) * (1.0 if job.flash_attention else 0.0)
+    product = inner / factors * cheap
+    norms = 2 * (4 - 2 * cheap) * shape.hidden + 2 * dropout
+    kept = (2 * (2 * q + 2 * kv + inner - product) + kept_scores) / layout.tp + norms / spread
+    return kept, 2 * shape.hidden / spread
 
 
 def training_memory_bytes(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
-    """Bytes per GPU by component: weights, gradients, optimizer, master_weights, adapters' share inside them,
-    activations, logits, gathered_layer (ZeRO-3), runtime, fragmentation."""
+    """Bytes per GPU by component: weights, gradients, optimizer, master_weights, activations, logits, gathered_layers
+    (ZeRO-3), communication (NCCL and bucket buffers), runtime (CUDA context and workspaces), fragmentation."""
+    c = training_table()["memory"]
     dense, experts = parameters_per_gpu(job, layout)
-    held = dense + experts
-    replicas = layout.dp * layout.cp
-    expert_replicas = np.maximum(replicas * layout.tp / np.maximum(layout.ep, 1), 1.0)
-    shard = np.where(layout.ep > 1, expert_replicas, replicas)
+    weights_held, state_held, gradients_held = _held(job, layout, dense, experts)
     weight_bytes = job.base_bits / 8 if job.frozen_base else 2.0
-    trained = job.trained_parameters / (layout.tp * layout.pp) if job.frozen_base else None
-
-    def split(divide_dense: FloatArray, divide_experts: FloatArray) -> FloatArray:
-        return dense / divide_dense + experts / divide_experts
-
-    ones = np.ones_like(dense)
-    weights_split = split(np.where(layout.sharding >= 3, replicas, ones), np.where(layout.sharding >= 3, shard, ones))
-    grads_split = split(np.where(layout.sharding >= 2, replicas, ones), np.where(layout.sharding >= 2, shard, ones))
-    state_split = split(np.where(layout.sharding >= 1, replicas, ones), np.where(layout.sharding >= 1, shard, ones))
-    if trained is not None:
-        grads_split = state_split = trained / np.where(layout.sharding >= 1, replicas, ones)
-    low_memory = job.optimizer == "adamw_8bit"
-    gradient_bytes = 2.0
-    kept, boundary = activation_bytes_per_token(job, layout)
-    tokens = layout.micro_batch * job.seq_len / layout.cp
-    layers = job.shape.layers / layout.pp
-    in_flight = np.where(layout.pp > 1, layout.pp * (1 + np.where(layout.vp > 1, (layout.pp - 1) / (layout.pp * layout.vp), 0.0)), 1.0)
-    in_flight = np.minimum(in_flight, np.maximum(job.global_batch_sequences / (layout.dp * layout.micro_batch), 1.0))
-    full = RECOMPUTE.index("full")
-    per_layer = np.where(layout.recompute == full, boundary, kept)
-    working = np.where(layout.recompute == full, kept, 0.0)
-    activations = tokens * (layers * per_layer * in_flight + working)
-    logits = tokens * job.shape.vocab / layout.tp * (2 + 4 + 2) * np.where(layout.pp > 1, 0.0, 1.0)
-    last_stage_logits = tokens * job.shape.vocab / layout.tp * 8
-    # The last stage holds one micro-batch in flight and the logits; the first holds them all: the fuller counts.
-    logits = np.where(layout.pp > 1, np.maximum(last_stage_logits - tokens * layers * per_layer * (in_flight - 1), 0.0), logits)
-    layer_parameters = held / np.maximum(layers, 1.0)
-    gathered = np.where((layout.sharding >= 3) & (replicas > 1), 2 * layer_parameters * weight_bytes, 0.0)
+    zero3 = (layout.sharding >= SHARDING.index("zero3")) & (layout.dp * layout.cp > 1)
+    low_memory = job.optimizer in ("adamw_8bit", "adafactor")
+    activations, logits = _dynamic(job, layout, c["activation_factor"], c["logit_bytes"])
+    per_layer = (dense + experts) / np.maximum(job.shape.layers / layout.pp, 1.0)
+    gathered = np.where(zero3 | job.offload_parameters, 2 * per_layer * weight_bytes, 0.0)
+    kinds = 1.0 * (layout.tp > 1) + (layout.pp > 1) + (layout.dp * layout.cp > 1) + (layout.ep > 1)
     parts = {
-        "weights": weights_split * weight_bytes,
-        "gradients": grads_split * gradient_bytes,
-        "optimizer": state_split * OPTIMIZER_BYTES[job.optimizer],
-        "master_weights": state_split * (0.0 if low_memory or job.optimizer == "adafactor" else 4.0),
+        "weights": weights_held * weight_bytes * (0.0 if job.offload_parameters else 1.0),
+        "gradients": gradients_held * np.where(zero3, 4.0 if job.precision != "fp16" and not job.frozen_base else 2.0, job.gradient_bytes),
+        "optimizer": state_held * OPTIMIZER_BYTES[job.optimizer] * (0.0 if job.cpu_offload else 1.0),
+        "master_weights": state_held * (0.0 if low_memory or job.cpu_offload else 4.0) - np.where(zero3, state_held * 2.0, 0.0)
+        * (0.0 if low_memory or job.cpu_offload or job.frozen_base else 1.0),
         "activations": activations,
         "logits": logits,
         "gathered_layers": gathered,
-        "runtime": np.full_like(dense, RUNTIME_BYTES),
+        "communication": kinds * c["communicator_gb"] * GB + (layout.dp * layout.cp > 1) * c["bucket_gb"] * GB,
+        "runtime": np.full_like(dense, c["runtime_gb"] * GB),
     }
-    dynamic = parts["activations"] + parts["logits"] + parts["gradients"]
-    parts["fragmentation"] = FRAGMENTATION * dynamic
+    parts["fragmentation"] = c["fragmentation"] * (activations + logits + gathered + parts["gradients"])
     return parts
+
+
+def _held(
+    job: TrainingJob, layout: TrainingLayout, dense: FloatArray, experts: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Parameters whose (weights, optimizer state, gradients) one rank stores: ZeRO splits them over the replicas in
+    that order of stages (arXiv 1910.02054); experts have fewer replicas under EP."""
+    replicas = layout.dp * layout.cp
+    expert_replicas = np.where(layout.ep > 1, np.maximum(replicas * layout.tp / layout.ep, 1.0), replicas)
+
+    def split(stage: int) -> FloatArray:
+        active = layout.sharding >= stage
+        return dense / np.where(active, replicas, 1.0) + experts / np.where(active, expert_replicas, 1.0)
+
+    if not job.frozen_base:
+        return split(3), split(1), split(2)
+    trained = job.trained_parameters / (layout.tp * layout.pp)
+    return split(3), trained / np.where(layout.sharding >= 1, replicas, 1.0), trained / np.where(layout.sharding >= 2, replicas, 1.0)
+
+
+def _dynamic(job: TrainingJob, layout: TrainingLayout, factor: float, logit_bytes: float) -> tuple[FloatArray, FloatArray]:
+    """(activations, logits) bytes of the fullest stage.
+
+    Micro-batches in flight on the first stage: pp (1F1B), times 1 + (pp - 1)/(pp vp) when interleaved (arXiv
+    2104.04473). Full recomputation keeps each layer's input and the insides of one layer. The last stage holds one
+    micro-batch in flight and the logits: it counts where it is the fuller.
+    """
+    kept, boundary = activation_bytes_per_token(job, layout)
+    tokens = layout.micro_batch * (job.seq_len * job.fill) / layout.cp
+    layers = job.shape.layers / layout.pp
+    flying = np.where(layout.pp > 1, layout.pp + np.where(layout.vp > 1, (layout.pp - 1) / layout.vp, 0.0), 1.0)
+    flying = np.minimum(flying, np.maximum(job.global_batch_sequences / (layout.dp * layout.micro_batch), 1.0))
+    full = layout.recompute == RECOMPUTE.index("full")
+    if job.precision in ("fp8", "fp4"):
+        factor *= NARROW_ACTIVATIONS
+    per_layer = np.where(full, boundary, kept * factor)
+    inside = np.where(full, kept * factor, 0.0)
+    if not job.flash_attention:
+        scores = 5.0 * job.shape.heads * job.seq_len * job.fill / layout.tp
+        inside = np.where(layout.recompute >= 1, inside + scores, inside)
+    activations = tokens * (layers * per_layer * flying + inside)
+    share = 0.0 if job.fused_loss else job.head_share
+    logits = tokens * (job.shape.vocab * share) / layout.tp * logit_bytes
+    return activations, np.where(layout.pp > 1, np.maximum(logits - tokens * layers * per_layer * (flying - 1), 0.0), logits)

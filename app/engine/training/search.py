@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.platform import Platform
+from app.engine.training.constants import training_table
 from app.engine.training.job import RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.memory import training_memory_bytes
 from app.engine.training.step import StepTime, step_time
-from app.units import GB
+from app.units import GIB
 
-USABLE_FRACTION = 0.94
-"""Share of a GPU's nameplate memory training can use: driver reserve and the margin before out-of-memory."""
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 MAX_PIPELINE = 32
 TENSOR_DEGREES = (1, 2, 4, 8, 16, 32, 64)
@@ -48,10 +47,11 @@ class Searched:
 
 
 def usable_bytes(platform: Platform) -> float:
-    """Memory of one GPU that a run can use, bytes."""
+    """Memory of one GPU that a run can use, bytes. Vendors' GB of GPU memory are GiB (an 80 GB card has 79.6 GiB); the
+    driver keeps the rest."""
     if platform.gpu.memory_gb is None:
         raise ValueError(f"{platform.gpu.id} has no memory size in the catalogue")
-    return platform.gpu.memory_gb * GB * USABLE_FRACTION
+    return float(platform.gpu.memory_gb * GIB * training_table()["memory"]["usable_fraction"])
 
 
 @cache

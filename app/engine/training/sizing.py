@@ -32,7 +32,7 @@ FINETUNING_BATCH_SEQUENCES = 128.0
 """Sequences per step in published fine-tuning recipes: 64 to 256."""
 TIME_SPREAD = (0.80, 1.25)
 """Four published runs in five lie within this factor of the prediction (validation by source)."""
-MEMORY_SPREAD = (0.92, 1.10)
+MEMORY_SPREAD = (0.85, 1.20)
 COLLECTIVE_NAMES = {"tp": "all_reduce", "cp": "all_gather", "ep": "all_to_all", "pp": "send_recv", "dp": "all_reduce"}
 
 

@@ -1,0 +1,301 @@
+"""What a training step does, counted: FLOP, bytes, kernels and collectives of every layout, before any fitted constant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.catalog.schema import Gpu
+from app.engine.collectives import collective_time_s
+from app.engine.compute import peak_flops
+from app.engine.links import Collective
+from app.engine.platform import Platform
+from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.memory import parameters_per_gpu
+from app.units import GB, TFLOP
+from app.workload.architecture import parameter_counts
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """Counts of one step; arrays over layouts, or scalars where all layouts share the value. Bytes and FLOP per GPU."""
+
+    peak16: FloatArray
+    """Dense 16-bit (or, for fp32 jobs, fp32) peak, FLOP/s."""
+    peak_linear: FloatArray
+    """Dense peak of the linear layers' precision, FLOP/s."""
+    low_precision: FloatArray
+    """1 where the linear layers run in 8 or 4 bits."""
+    bandwidth: FloatArray
+    """Memory bandwidth, nameplate bytes/s."""
+    watts_per_tflop: FloatArray
+    software_age: FloatArray
+    """Years between the GPU's introduction and the training software."""
+    year: FloatArray
+    micro_batches: FloatArray
+    rows: FloatArray
+    """Tokens of one micro-batch on one GPU."""
+    expert_rows: FloatArray
+    hidden: FloatArray
+    attention_width: FloatArray
+    mlp_width: FloatArray
+    expert_width: FloatArray
+    attention_linear_flop: FloatArray
+    """Forward FLOP of one micro-batch on one stage: projections of attention; then MLP, experts, output head."""
+    mlp_flop: FloatArray
+    expert_flop: FloatArray
+    head_flop: FloatArray
+    scores_flop: FloatArray
+    """Forward FLOP of attention scores and values."""
+    scores_passes: FloatArray
+    passes: FloatArray
+    """Forward-equivalents of the linear layers: 3, 4 with full recomputation; 2 or 3 with a frozen base."""
+    head_passes: FloatArray
+    hidden_bytes: FloatArray
+    """2 x tokens x hidden x layers: one read or write of the residual stream by every layer."""
+    wide_bytes: FloatArray
+    """The same of the MLP's inner width (all chosen experts)."""
+    routed_bytes: FloatArray
+    logit_bytes: FloatArray
+    score_bytes: FloatArray
+    """Bytes of the s x s scores where they are stored (no fused attention)."""
+    adapter_bytes: FloatArray
+    dequantised: FloatArray
+    """Parameters converted from a quantised base in one pass."""
+    layers: FloatArray
+    moe_layers: FloatArray
+    span: FloatArray
+    """Keys a query meets in full-attention layers."""
+    head_dim: FloatArray
+    stages: FloatArray
+    interleaved: FloatArray
+    tp_s: FloatArray
+    """Collective seconds of a whole step at the library's speed; see :mod:`app.engine.collectives`."""
+    cp_s: FloatArray
+    ep_s: FloatArray
+    pp_s: FloatArray
+    dp_s: FloatArray
+    zero3: FloatArray
+    optimizer_bytes: FloatArray
+    offload_bytes: FloatArray
+    servers: FloatArray
+    bytes_tp: FloatArray
+    bytes_cp: FloatArray
+    bytes_ep: FloatArray
+    bytes_pp: FloatArray
+    bytes_dp: FloatArray
+
+
+QUANTITY_NAMES = tuple(item.name for item in fields(Quantities))
+
+
+def attention_flop_per_token(job: TrainingJob) -> float:
+    """Forward FLOP of attention scores and values of one token, all layers: 2 products x 2 d per head and key seen.
+
+    Keys seen: s/2 on average with a causal mask, s for encoders, about w with a window of w (w (1 - w/2s)).
+    """
+    shape = job.shape
+    length = job.seq_len * job.fill
+    width = shape.heads * ((shape.qk_nope_dim + shape.qk_rope_dim + shape.v_head_dim) / 2 if shape.attention == "mla" else shape.head_dim)
+    window = min(shape.sliding_window or length, length)
+    full = length if shape.modality in ("encoder", "embedding") else 0.5 * length
+    sliding = window * (1 - window / (2 * length))
+    state = 128.0
+    keys = shape.full_attention_layers * full + shape.sliding_layers * sliding + shape.linear_layers * state
+    return float(4 * width * keys)
+
+
+def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> Quantities:
+    """All counts of a step for every layout. Micro-batches per rank: global batch / (dp x micro-batch), at least one."""
+    gpu = platform.gpu
+    peak16, peak_linear = _peaks(job, gpu)
+    shape, counts = job.shape, parameter_counts(job.shape)
+    micro_batches = np.maximum(job.global_batch_sequences / (layout.dp * layout.micro_batch), 1.0)
+    rows = layout.micro_batch * (job.seq_len * job.fill) / layout.cp
+    split = layout.pp * layout.tp
+    layers = shape.layers / layout.pp
+    full = layout.recompute == RECOMPUTE.index("full")
+    again = np.where(full, 1.0, 0.0)
+    each = 2 * rows / split
+    width = 2.0 if job.precision == "fp32" else 1.0
+    head = counts.output_head or counts.embedding
+    expert = shape.moe_layers * shape.top_k * counts.expert if shape.is_moe else 0.0
+    other = counts.shared_experts + counts.routers + max(counts.other, 0.0)
+    wide = _inner_width(job)
+    score_bytes = 0.0 if job.flash_attention else 2.0 * shape.heads * job.seq_len * shape.layers
+    adapters = _adapter_width(job) if job.frozen_base else 0.0
+    communication = _collectives(job, platform, layout, rows, layers, micro_batches, again)
+    held = _updated(job, layout)
+    bytes_each = 2 + 2 + 2 * (4 + OPTIMIZER_BYTES[job.optimizer])
+    tdp = gpu.tdp_w or 0.0
+    one = np.ones_like(rows)
+    return Quantities(
+        peak16=peak16 * one,
+        peak_linear=peak_linear * one,
+        low_precision=(1.0 if job.precision in ("fp8", "fp4") else 0.0) * one,
+        bandwidth=(gpu.memory_bandwidth_gb_per_s or np.nan) * GB * one,
+        watts_per_tflop=(tdp / (peak16 / TFLOP) if tdp else np.nan) * one,
+        software_age=max(job.software_year - gpu.year, 0.0) * one,
+        year=job.software_year * one,
+        micro_batches=micro_batches,
+        rows=rows,
+        expert_rows=np.maximum(rows * np.maximum(layout.ep, 1.0) * shape.top_k / max(shape.experts, 1), 1.0) if shape.is_moe else one,
+        hidden=shape.hidden * one,
+        attention_width=max(shape.heads * shape.head_dim, 1) / layout.tp,
+        mlp_width=max(shape.ffn_dense or shape.moe_ffn, 1) / layout.tp,
+        expert_width=max(shape.moe_ffn, 1) / np.where(layout.ep > 1, 1.0, layout.tp),
+        attention_linear_flop=(counts.attention + other) * each,
+        mlp_flop=counts.dense_mlp * each,
+        expert_flop=expert * each,
+        head_flop=2 * head * rows * job.head_share / layout.tp,
+        scores_flop=attention_flop_per_token(job) * rows / split,
+        scores_passes=3.5 + np.where(full | ((layout.recompute >= 1) & (score_bytes > 0)), 1.0, 0.0),
+        passes=(2.0 if job.frozen_base else 3.0) + again,
+        head_passes=(2.0 if job.frozen_base else 3.0) * one,
+        hidden_bytes=width * each * (shape.hidden * shape.layers),
+        wide_bytes=width * each * (wide * shape.layers),
+        routed_bytes=each * (shape.top_k * shape.hidden * shape.moe_layers),
+        logit_bytes=2 * rows * (shape.vocab * job.head_share) / layout.tp,
+        score_bytes=width * rows * score_bytes / split,
+        adapter_bytes=each * (adapters * shape.layers),
+        dequantised=(counts.total - counts.embedding - counts.output_head) / split * (1.0 if job.base_bits < 8 and job.frozen_base else 0.0),
+        layers=layers,
+        moe_layers=shape.moe_layers / layout.pp,
+        span=job.seq_len * job.fill * (1.0 if shape.modality in ("encoder", "embedding") else 0.5) * one,
+        head_dim=max(shape.head_dim, 1) * one,
+        stages=layout.pp,
+        interleaved=np.maximum(layout.vp, 1.0),
+        zero3=(layout.sharding >= SHARDING.index("zero3")) * 1.0,
+        optimizer_bytes=0.0 * one if job.cpu_offload else held * bytes_each,
+        offload_bytes=held * bytes_each if job.cpu_offload else 0.0 * one,
+        servers=np.maximum(layout.gpus / platform.gpus_per_server, 1.0),
+        **communication,
+    )
+
+
+def _peaks(job: TrainingJob, gpu: Gpu) -> tuple[float, float]:
+    """(16-bit, linear layers') peak, FLOP/s."""
+    base = peak_flops(gpu, "fp32" if job.precision == "fp32" else "bf16")
+    linear = peak_flops(gpu, job.precision)
+    if base is None or linear is None:
+        raise ValueError(f"{gpu.id} has no {job.precision} rate in the catalogue")
+    return base, linear
+
+
+def _inner_width(job: TrainingJob) -> float:
+    """Inner width of the MLP a token passes, mean over layers; both halves of a gated one."""
+    shape = job.shape
+    factor = 2.0 if shape.gated_mlp else 1.0
+    shared = shape.shared_experts * (shape.shared_ffn or shape.moe_ffn)
+    return factor * (shape.mlp_layers * shape.ffn_dense + shape.moe_layers * (shape.top_k * shape.moe_ffn + shared)) / max(shape.layers, 1)
+
+
+def _adapter_width(job: TrainingJob) -> float:
+    """Input and output widths of the adapted linear layers of one layer."""
+    shape = job.shape
+    return 4 * shape.hidden + 2 * (shape.heads + shape.kv_heads) * shape.head_dim
+
+
+def _updated(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
+    """Parameters one rank's optimizer updates."""
+    dense, experts = parameters_per_gpu(job, layout)
+    held = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
+    return held / np.where(layout.sharding >= 1, layout.dp * layout.cp, 1.0)
+
+
+def local_ranks(ranks: FloatArray, inner: FloatArray, per_server: int) -> FloatArray:
+    """Ranks of a group that share a server, when ``inner`` GPUs of other dimensions stand between neighbours."""
+    return np.minimum(np.maximum(np.floor(per_server / inner), 1.0), ranks)
+
+
+def _timed(collective: Collective, size: FloatArray, ranks: FloatArray, local: FloatArray, platform: Platform) -> FloatArray:
+    """Collective time where the group has several ranks, evaluated once per distinct case; 0 elsewhere."""
+    result = np.zeros(np.broadcast(size, ranks).shape)
+    several = np.flatnonzero(ranks > 1)
+    if several.size == 0:
+        return result
+    size, ranks, local = (np.broadcast_to(array, result.shape)[several] for array in (size, ranks, local))
+    if several.size < 64:
+        result[several] = collective_time_s(collective, size, ranks, local, platform)
+        return result
+    key = size * 1e6 + ranks * 1024 + local
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    result[several] = collective_time_s(collective, size[first], ranks[first], local[first], platform)[inverse]
+    return result
+
+
+def _collectives(
+    job: TrainingJob,
+    platform: Platform,
+    layout: TrainingLayout,
+    rows: FloatArray,
+    layers: FloatArray,
+    micro_batches: FloatArray,
+    again: FloatArray,
+) -> dict[str, FloatArray]:
+    """Seconds and bytes per step of each kind of exchange. Order of ranks, innermost first: tp, cp, dp, pp (Megatron's).
+
+    TP: two all-reduces a layer forward, two backward, two more when recomputed (arXiv 1909.08053, section 3); with
+    sequence parallelism the same bytes as all-gather and reduce-scatter. CP: keys and values round the ring, once
+    forward and twice backward. EP: dispatch and combine of every routed token, forward and backward. PP: activations
+    forward, gradients back, for every micro-batch and virtual stage.
+    """
+    shape, per_server = job.shape, platform.gpus_per_server
+    one = np.ones_like(layout.tp)
+    residual = rows * (2 * shape.hidden)
+    tp_count = layers * (4 + 2 * again) * micro_batches
+    tp = _timed("all_reduce", residual, layout.tp, local_ranks(layout.tp, one, per_server), platform)
+    kv = rows * (4 * shape.kv_heads * shape.head_dim) / layout.tp * layout.cp
+    cp_count = layers * 3 * micro_batches
+    cp = _timed("all_gather", kv, layout.cp, local_ranks(layout.cp, layout.tp, per_server), platform)
+    routed = rows * (2 * shape.hidden * shape.top_k) / layout.tp
+    ep_count = shape.moe_layers / layout.pp * (4 + 2 * again) * micro_batches
+    ep_group = layout.ep if shape.is_moe else one
+    ep = _timed("all_to_all", routed, ep_group, local_ranks(ep_group, one, per_server), platform)
+    hop = residual / layout.tp
+    pair = np.where(layout.pp > 1, 2.0, 1.0)
+    pp_local = np.where(layout.gpus > per_server, 1.0, 2.0)
+    pp_count = 2 * micro_batches * np.maximum(layout.vp, 1)
+    pp = _timed("send_recv", hop, pair, pp_local, platform)
+    dp_s, bytes_dp = _data_parallel(job, platform, layout, micro_batches)
+    return {
+        "tp_s": tp * tp_count,
+        "cp_s": cp * cp_count,
+        "ep_s": ep * ep_count,
+        "pp_s": pp * pp_count,
+        "dp_s": dp_s,
+        "bytes_tp": residual * tp_count * (layout.tp > 1),
+        "bytes_cp": kv * cp_count * (layout.cp > 1),
+        "bytes_ep": routed * ep_count * (ep_group > 1),
+        "bytes_pp": hop * pp_count * (layout.pp > 1),
+        "bytes_dp": bytes_dp,
+    }
+
+
+def _data_parallel(
+    job: TrainingJob, platform: Platform, layout: TrainingLayout, micro_batches: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds and bytes of gradients, and of sharded weights, between data-parallel ranks.
+
+    DDP and ZeRO-1/2: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-3: weights
+    gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054).
+    """
+    dense, experts = parameters_per_gpu(job, layout)
+    trained = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
+    ranks = layout.dp * layout.cp
+    local = local_ranks(ranks, layout.tp, platform.gpus_per_server)
+    zero3 = (layout.sharding >= SHARDING.index("zero3")) & (ranks > 1)
+    base = (dense + experts) * (job.base_bits / 8 if job.frozen_base else 2.0)
+    reduce = _timed("all_reduce", trained * 2, np.where(zero3, 1.0, ranks), local, platform)
+    time, moved = reduce, trained * 4 * (ranks > 1)
+    if zero3.any():
+        group = np.where(zero3, ranks, 1.0)
+        gather = _timed("all_gather", base, group, local, platform)
+        scatter = _timed("reduce_scatter", trained * 2, group, local, platform)
+        time = time + micro_batches * (2 * gather + scatter)
+        moved = np.where(zero3, micro_batches * (2 * base + trained * 2), moved)
+    return time, moved

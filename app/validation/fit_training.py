@@ -1,0 +1,214 @@
+"""Refit the constants of the training engine from published runs.
+
+``python -m app.validation.fit_training TRAINING.csv [--write] [--cross]`` prints residuals (and, with ``--cross``, those of
+leaving each source out), and with ``--write`` replaces the fitted numbers in ``app/engine/data/training.toml``. Needs
+SciPy (the ``test`` extra). Sources weigh by the square root of their rows; no constant belongs to a row, source or model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.catalog.loader import Catalog, load_catalog
+from app.engine.training.constants import BY_GENERATION, generation_key, training_table
+from app.engine.training.explicit import explicit_run, predict
+from app.engine.training.quantities import QUANTITY_NAMES, Quantities, quantities
+from app.engine.training.step import assemble
+from app.validation.training import MEMORY_METRIC, points_of
+from app.workload.profile import ProfileError
+
+FloatArray = NDArray[np.float64]
+DATA_FILE = Path("app/engine/data/training.toml")
+PRIOR_SPREAD = 0.35
+"""Standard deviation of the prior on the logarithm of a constant: physical starting values, loosely held."""
+PRIOR_WEIGHT = 0.15
+UPPER = {
+    "gemm_share": 0.97, "gemm_share_8bit": 0.9, "attention_share": 0.85, "tp_exposed": 1.3, "cp_exposed": 1.3, "ep_exposed": 1.3,
+    "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2, "attention_immaturity": 0.7,
+}  # fmt: skip
+FIXED = ("watts_per_tflop", "unpadded_fill")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Comparable rows as arrays: counts, measured step seconds, generation and source of each."""
+
+    counts: Quantities
+    measured_s: FloatArray
+    generations: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    def take(self, mask: NDArray[np.bool_]) -> Sample:
+        """The rows of a mask."""
+        counts = Quantities(**{name: getattr(self.counts, name)[mask] for name in QUANTITY_NAMES})
+        keep = np.flatnonzero(mask)
+        return Sample(counts, self.measured_s[mask], tuple(self.generations[i] for i in keep), tuple(self.sources[i] for i in keep))
+
+
+def sample_of(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Sample:
+    """Counts and measured steps of the rows with a speed metric; open choices are settled with the current constants."""
+    found: list[Quantities] = []
+    measured, generations, sources = [], [], []
+    for row in rows:
+        if (row.get("comparable") or "yes") != "yes":
+            continue
+        try:
+            run = explicit_run(row, catalog)
+        except ProfileError:
+            continue
+        speed = [point for point in points_of(row, catalog)[0] if point.metric != MEMORY_METRIC]
+        if not speed:
+            continue
+        result = predict(run)
+        ratio = speed[0].measured / speed[0].predicted
+        found.append(quantities(run.job, run.platform, result.layout))
+        measured.append(result.optimizer_step_s * (ratio if speed[0].metric == "step_s" else 1 / ratio))
+        generations.append(generation_key(run.platform.gpu))
+        sources.append(speed[0].source_key)
+    stacked = {name: np.concatenate([np.broadcast_to(getattr(item, name), (1,)) for item in found]) for name in QUANTITY_NAMES}
+    return Sample(Quantities(**stacked), np.array(measured), tuple(generations), tuple(sources))
+
+
+class Model:
+    """The fitted constants as one vector of logarithms."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.names = [("common", name) for name in table["common"] if name not in FIXED]
+        for group in BY_GENERATION:
+            if group not in FIXED:
+                self.names += [(group, name) for name in table[group]]
+        self.start = np.log([table[group][name] for group, name in self.names])
+        self.table = table
+
+    def constants(self, logs: FloatArray, generations: Sequence[str]) -> dict[str, Any]:
+        """Constants for :func:`assemble`, those by generation as arrays over rows."""
+        values = dict(zip(self.names, np.exp(logs), strict=True))
+        result: dict[str, Any] = {name: values.get(("common", name), value) for name, value in self.table["common"].items()}
+        for group in BY_GENERATION:
+            own = {name: values.get((group, name), value) for name, value in self.table[group].items()}
+            result[group] = np.array([own.get(name, own["default"]) for name in generations])
+        return result
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Factor 4 around the start, and physical upper limits."""
+        high = np.array([np.log(UPPER.get(name if group == "common" else group, np.inf)) for group, name in self.names])
+        return self.start - np.log(4.0), np.maximum(np.minimum(self.start + np.log(4.0), high), self.start + 1e-6)
+
+    def errors(self, logs: FloatArray, sample: Sample) -> FloatArray:
+        """log(predicted / measured) of every row."""
+        parts = assemble(sample.counts, self.constants(logs, sample.generations))
+        result: FloatArray = np.log(parts.total / sample.measured_s)
+        return result
+
+
+def fit(model: Model, sample: Sample) -> FloatArray:
+    """Logarithms of the constants with the least robust, source-weighted error."""
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+    counts = Counter(sample.sources)
+    weights = np.array([counts[source] ** -0.5 for source in sample.sources])
+    weights *= np.sqrt(len(weights) / np.sum(weights**2)) / np.sqrt(len(weights))
+
+    def residuals(logs: FloatArray) -> FloatArray:
+        robust = _pseudo_huber(model.errors(logs, sample), 0.1) * weights
+        return np.concatenate([robust, PRIOR_WEIGHT * (logs - prior) / PRIOR_SPREAD / np.sqrt(len(prior)) * 0.3])
+
+    prior = model.start.copy()
+    found = least_squares(residuals, np.clip(model.start, *_inside(model.bounds())), bounds=model.bounds(), max_nfev=60)
+    result: FloatArray = found.x
+    return result
+
+
+def _inside(bounds: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    return bounds[0] + 1e-9, bounds[1] - 1e-9
+
+
+def _pseudo_huber(errors: FloatArray, scale: float) -> FloatArray:
+    """Signed square root of the pseudo-Huber loss: linear growth of the loss beyond ``scale``."""
+    loss = 2 * scale**2 * (np.sqrt(1 + (errors / scale) ** 2) - 1)
+    result: FloatArray = np.sign(errors) * np.sqrt(loss)
+    return result
+
+
+def described(errors: FloatArray, sources: Sequence[str]) -> dict[str, float]:
+    """Median, 90th percentile and median over sources of |predicted/measured - 1|."""
+    size = np.abs(np.expm1(errors))
+    names = sorted(set(sources))
+    by_source = [float(np.median(size[np.array([source == name for source in sources])])) for name in names]
+    return {
+        "rows": len(size),
+        "median_abs_error": float(np.median(size)),
+        "p90_abs_error": float(np.quantile(size, 0.9)),
+        "source_median_abs_error": float(np.median(by_source)),
+    }
+
+
+def cross_validated(model: Model, sample: Sample) -> FloatArray:
+    """Errors of every row with constants fitted without its source."""
+    errors = np.zeros(len(sample.sources))
+    for source in sorted(set(sample.sources)):
+        mine = np.array([name == source for name in sample.sources])
+        logs = fit(model, sample.take(~mine))
+        errors[mine] = model.errors(logs, sample.take(mine))
+    return errors
+
+
+def rewritten(text: str, model: Model, logs: FloatArray, figures: Mapping[str, Any]) -> str:
+    """The data file with the fitted numbers in place and the figures of the fit in its ``[fit]`` table."""
+    values = {f"{group}.{name}": value for (group, name), value in zip(model.names, np.exp(logs), strict=True)}
+    lines, group = [], ""
+    for line in text.splitlines():
+        header = re.fullmatch(r"\[(\w+)\]", line.strip())
+        if header:
+            group = header.group(1)
+        entry = re.fullmatch(r"(\w+) = .*", line.strip())
+        if entry and f"{group}.{entry.group(1)}" in values:
+            line = f"{entry.group(1)} = {values[f'{group}.{entry.group(1)}']:.4g}"
+        if group == "fit" and entry and entry.group(1) in figures:
+            value = figures[entry.group(1)]
+            line = f"{entry.group(1)} = {value:.4g}" if isinstance(value, float) else f"{entry.group(1)} = {value}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--cross", action="store_true")
+    options = parser.parse_args()
+    with options.rows.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    sample = sample_of(rows, load_catalog())
+    model = Model(training_table())
+    print("before", described(model.errors(model.start, sample), sample.sources))
+    logs = fit(model, sample)
+    errors = model.errors(logs, sample)
+    found: dict[str, Any] = described(errors, sample.sources)
+    print("after ", found)
+    for (group, name), old, new in zip(model.names, np.exp(model.start), np.exp(logs), strict=True):
+        print(f"  {group}.{name}: {old:.4g} -> {new:.4g}")
+    for source in sorted(set(sample.sources)):
+        own = errors[np.array([name == source for name in sample.sources])]
+        print(f"  {source:16} {own.size:4} median |e| {np.median(np.abs(np.expm1(own))):.3f} bias of step {np.expm1(np.median(own)):+.3f}")
+    if options.cross:
+        crossed = described(cross_validated(model, sample), sample.sources)
+        print("leave one source out", crossed)
+        found |= {f"cross_{name}": value for name, value in crossed.items() if name != "rows"}
+    if options.write:
+        DATA_FILE.write_text(rewritten(DATA_FILE.read_text(encoding="utf-8"), model, logs, found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
