@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.advice import recommendation as doc
 from app.engine.result import Sized
 from app.ranges import Range
+from app.units import GB
 
 SCALE_UP_NAMES = {"none": "none needed"}
 
@@ -37,6 +38,8 @@ def design_document(sized: Sized) -> doc.Design:
         precision=dict(sized.precision),
         engine=sized.engine,
         engine_version=sized.engine_version,
+        scale_up_gb_per_s=platform.scale_up.bandwidth_bytes_per_s / GB if platform.scale_up.kind != "none" else None,
+        scale_up_domain_gpus=platform.scale_up.domain_gpus,
     )
 
 

@@ -69,6 +69,8 @@ class Design(Document):
     precision: dict[str, str]
     engine: str
     engine_version: str
+    scale_up_gb_per_s: float | None = Field(default=None, description="Link between GPUs of a server: GB/s of one GPU, one direction")
+    scale_up_domain_gpus: int | None = Field(default=None, description="GPUs that reach each other over that link")
 
 
 class TrainingEstimate(Document):

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
+
+ROOMY = 100.0
+"""A server drawn wider than this has room for labels and for each of its ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle in a picture."""
+
+    x: float
+    y: float
+    width: float
+    height: float
 
 
 def element(name: str, content: str = "", **attributes: object) -> str:

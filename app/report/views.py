@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.advice.recommendation import Alternative, Design, Estimate, Recommendation
 from app.report import text
 from app.report.bars import Bar, memory_bar, time_bar
-from app.report.picture import architecture_picture, picture_words
+from app.report.picture import architecture_picture, legend, picture_words
 
 AT_LOAD = "whole installation, at the asked load"
 
@@ -30,6 +30,7 @@ class RecommendationView:
     layout: str
     picture: str
     picture_words: str
+    legend: str
     memory: Bar | None
     time: Bar | None
     confidence: str
@@ -44,6 +45,7 @@ def recommendation_view(recommendation: Recommendation) -> RecommendationView:
         layout="" if design is None else layout_sentence(design),
         picture=architecture_picture(recommendation),
         picture_words=picture_words(recommendation),
+        legend="; ".join(legend(recommendation)),
         memory=None if estimate is None else memory_bar(estimate),
         time=None if estimate is None else time_bar(estimate),
         confidence=confidence_words(recommendation.confidence),
