@@ -34,7 +34,7 @@ PRIOR_SPREAD = 0.35
 PRIOR_WEIGHT = 0.15
 UPPER = {
     "gemm_share": 0.97, "gemm_share_8bit": 0.9, "attention_share": 0.85, "tp_exposed": 1.3, "cp_exposed": 1.3, "ep_exposed": 1.3,
-    "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2, "attention_immaturity": 0.7,
+    "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2, "attention_immaturity": 0.95,
 }  # fmt: skip
 FIXED = ("watts_per_tflop", "unpadded_fill")
 

@@ -36,8 +36,10 @@ DEFAULT_LORA_RANK = 16
 """Rank of most published recipes: 8 to 64."""
 QLORA_BITS = 4.5
 """NF4 with its block scales (arXiv 2305.14314: 4 bits and 0.127 to 0.5 bits of constants)."""
-UNPADDED_FILL = 0.55
+UNPADDED_FILL = 0.45
 """Mean length over the maximum of BERT pretraining sequences where padding is not computed (MLPerf training, BERT)."""
+NARROW_BY_HABIT = ("hopper", "blackwell")
+"""Generations on which record attempts that do not state a precision are taken to use fp8, as those that state it do."""
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -137,6 +139,9 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
     gpus = numbers["n_gpus"] or math.prod(numbers[name] or 1 for name in ("tp", "pp", "dp", "cp"))
     platform = _platform(columns, gpu, int(gpus), numbers["gpus_per_node"])
     frozen = chosen["task"] in ("lora", "qlora")
+    tuned = "mlperf" in str(columns.get("source_title") or "").lower()
+    if tuned and not columns.get("precision") and gpu.vendor == "nvidia" and gpu.fp8_tflops and gpu.generation in NARROW_BY_HABIT:
+        chosen["precision"] = "fp8"
     unpadded = shape.modality == "encoder" and bool(columns.get("global_batch_seqs")) and "unpadded" in text
     job = TrainingJob(
         shape=shape,
@@ -150,6 +155,7 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         flash_attention=unpadded or (shape.modality != "encoder" and (numbers["year"] or 2026) >= 2023) or "flash" in text,
         software_year=numbers["year"] or 2026.0,
         fill=UNPADDED_FILL if unpadded else 1.0,
+        tuned=tuned,
         cpu_offload=_offloads(text),
         offload_parameters="offload of parameters" in text,
         fused_loss="liger" in text,
@@ -180,7 +186,10 @@ def _layouts(
     for split in splits:
         batch = job.global_batch_sequences
         limit = max(batch / split["dp"], 1.0) if batch else 1.0
-        micro = [numbers["micro_batch"]] if numbers["micro_batch"] else [float(value) for value in MICRO_BATCHES if value <= limit]
+        stated = numbers["micro_batch"]
+        if stated and split["pp"] > 1 and batch and batch <= stated * split["dp"]:
+            stated = 1.0  # a pipeline fed with one micro-batch would idle: what is stated is the batch of a rank
+        micro = [stated] if stated else [float(value) for value in MICRO_BATCHES if value <= limit]
         recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
         stages = job.shape.layers // max(int(split["pp"]), 1)
         interleave = [value for value in (1.0, 2.0, 4.0, 6.0, 12.0) if stages % value == 0] if split["pp"] > 1 and job.software_year >= 2023 else [1.0]

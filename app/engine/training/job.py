@@ -37,6 +37,8 @@ class TrainingJob:
     """Optimizer state and its update live in host memory."""
     offload_parameters: bool = False
     """Weights wait in host memory, too, and come layer by layer."""
+    tuned: bool = False
+    """A record attempt: kernels launched as graphs, so that the host hardly counts."""
     fused_loss: bool = False
     """Logits are worked out in chunks and never stored whole."""
 

@@ -19,6 +19,9 @@ from app.workload.architecture import parameter_counts
 
 FloatArray = NDArray[np.float64]
 
+NODE_ROUTING_YEAR = 2025
+"""From this year on expert dispatch sends one copy of a token per server (DeepEP, February 2025; arXiv 2412.19437, 3.2.2)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quantities:
@@ -66,6 +69,7 @@ class Quantities:
     adapter_bytes: FloatArray
     dequantised: FloatArray
     """Parameters converted from a quantised base in one pass."""
+    tuned: FloatArray
     layers: FloatArray
     moe_layers: FloatArray
     span: FloatArray
@@ -163,6 +167,7 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
         score_bytes=width * rows * score_bytes / split,
         adapter_bytes=each * (adapters * shape.layers),
         dequantised=(counts.total - counts.embedding - counts.output_head) / split * (1.0 if job.base_bits < 8 and job.frozen_base else 0.0),
+        tuned=(1.0 if job.tuned else 0.0) * one,
         layers=layers,
         moe_layers=shape.moe_layers / layout.pp,
         span=job.seq_len * job.fill * (1.0 if shape.modality in ("encoder", "embedding") else 0.5) * one,
@@ -253,6 +258,11 @@ def _collectives(
     cp_count = layers * 3 * micro_batches
     cp = _timed("all_gather", kv, layout.cp, local_ranks(layout.cp, layout.tp, per_server), platform)
     routed = rows * (2 * shape.hidden * shape.top_k) / layout.tp
+    if job.software_year >= NODE_ROUTING_YEAR:
+        # A token goes to each server once, however many of its experts live there: n (1 - (1 - 1/n)^k) of n servers.
+        servers = np.maximum(layout.ep / per_server, 1.0)
+        distinct = servers * (1 - (1 - 1 / servers) ** max(shape.top_k, 1))
+        routed = routed * np.where(servers > 1, np.minimum(distinct / max(shape.top_k, 1), 1.0), 1.0)
     ep_count = shape.moe_layers / layout.pp * (4 + 2 * again) * micro_batches
     ep_group = layout.ep if shape.is_moe else one
     ep = _timed("all_to_all", routed, ep_group, local_ranks(ep_group, one, per_server), platform)

@@ -121,14 +121,16 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     power = np.minimum(np.nan_to_num(q.watts_per_tflop / c["watts_per_tflop"], nan=1.0), 1.0) ** c["power_exponent"]
     sustained = maturity * power
     share = np.where(q.low_precision > 0, c["gemm_share_8bit"], c["gemm_share"]) * sustained
-    half = c["half_side"] * (q.peak_linear / q.bandwidth / RIDGE) ** c["half_power"]
+    half = c["half_side"] * (q.peak16 / q.bandwidth / RIDGE) ** c["half_power"]
+    head_sides = q.hidden / (q.hidden + half) * (q.rows / (q.rows + half))
+    half = half * np.where(q.low_precision > 0, c["half_narrow"], 1.0)
     side_h = q.hidden / (q.hidden + half)
     side_m = q.rows / (q.rows + half)
     rate = q.peak_linear * share * side_h * side_m
     linear = q.attention_linear_flop * (1 + half / q.attention_width) + q.mlp_flop * (1 + half / q.mlp_width)
     body = linear / rate
     experts = q.expert_flop * (1 + half / q.expert_width) * (1 + half / q.expert_rows) / (q.peak_linear * share * side_h)
-    head_rate = q.peak16 * c["gemm_share"] * sustained * side_h * side_m
+    head_rate = q.peak16 * c["gemm_share"] * sustained * head_sides
     head = q.head_flop * q.head_passes / head_rate
     kernels = 1 - c["attention_immaturity"] * np.exp(-q.software_age / c["attention_years"])
     scores_rate = q.peak16 * c["attention_share"] * kernels * power * (q.span / (q.span + c["half_span"])) * (q.head_dim / (q.head_dim + c["half_head"]))
@@ -141,7 +143,7 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     stage_memory = (traffic + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
     head_memory = 6 * q.logit_bytes / bandwidth
     compute_micro = (body + experts) * q.passes + scores
-    host_micro = (q.layers * c["host_layer_us"] + q.moe_layers * c["host_moe_us"]) * q.passes * US
+    host_micro = (q.layers * c["host_layer_us"] + q.moe_layers * c["host_moe_us"]) * q.passes * US * np.where(q.tuned > 0, c["host_tuned"], 1.0)
     # The last stage holds the output head; interleaving and uneven splits hide part of it.
     ends = np.where(q.stages > 1, c["head_share"], 1.0)
     busy = compute_micro + stage_memory
