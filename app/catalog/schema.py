@@ -185,7 +185,11 @@ class Cable(Row):
 
 
 class Price(Row):
-    """One dated purchase price. ``category`` and ``item_id`` join it to a catalogue row where one exists."""
+    """One dated purchase price; ``item_id`` joins it to a catalogue row where one exists.
+
+    Amounts are US dollars per ``unit``, unless the unit itself says otherwise: ``EUR each`` (shelf prices with
+    VAT, converted in :mod:`app.costing.price_book`) and ``percent`` (of the cost the item names).
+    """
 
     category: str
     item: str
