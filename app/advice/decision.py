@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from app.advice.candidates import Candidate, candidates
 from app.advice.facts import facts_of
-from app.advice.floor import cost_floor_usd
+from app.advice.floor import cost_floor_usd, out_of_reach
 from app.advice.ranking import Option, ranked, score
 from app.advice.recommendation import Architecture
 from app.advice.rules import firing
@@ -86,7 +86,7 @@ def decide(
     for floor, candidate in _cheapest_first(wanted, profile, demand, catalog):
         if floor > cheapest.get(candidate.architecture, math.inf):
             continue
-        outcome = _sized(demand, candidate, objective, sized_once)
+        outcome = out_of_reach(demand, candidate) or _sized(demand, candidate, objective, sized_once)
         if isinstance(outcome, Sized):
             outcome = _within_constraints(profile, candidate, outcome)
         if isinstance(outcome, Shortfall):

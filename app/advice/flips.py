@@ -19,10 +19,12 @@ from app.ranges import Range
 from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
 
-STEPS = (2.0, 4.0, 16.0)
-"""Multiples tried upwards, and their inverses downwards."""
+STEPS = (2.0, 8.0)
+"""Multiples tried upwards, and their inverses downwards, where the winner's own limit is not known."""
 CLOSER = 3
-"""Bisections after a change is found: the threshold is then known within a factor of 2**(1/8), about 9%, of a doubling."""
+"""Bisections after a change is found."""
+BEYOND = 1.02
+"""Just past a limit that is known: the design is asked again there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,9 @@ class Lever:
     unit: str
     value: float
     scaled: Callable[[float], Demand]
+    limit: float | None = None
+    """Multiple at which the winner stops serving, where the engine says it: capacity over load, time over deadline."""
+    limit_upwards: bool = True
 
 
 def flip_conditions(profile: WorkloadProfile, demand: Demand, decision: Decision, catalog: Catalog) -> list[FlipCondition]:
@@ -42,9 +47,12 @@ def flip_conditions(profile: WorkloadProfile, demand: Demand, decision: Decision
         return []
     short_list = _short_list(decision)
     found: list[FlipCondition] = []
-    for lever in levers(demand):
+    for lever in levers(demand, winner):
         for upwards in (True, False):
-            flip = _search(lever, upwards, winner, profile, catalog, short_list)
+            if lever.limit is not None and upwards == lever.limit_upwards:
+                flip = _at_limit(lever, lever.limit, winner, profile, catalog, short_list)
+            else:
+                flip = _search(lever, upwards, winner, profile, catalog, short_list)
             if flip is not None:
                 found.append(flip)
                 if lever.input == "training.deadline_days" and demand.training is not None:
@@ -64,9 +72,10 @@ def _as_tokens(flip: FlipCondition, days: float, tokens_b: float) -> FlipConditi
     )
 
 
-def levers(demand: Demand) -> Iterator[Lever]:
+def levers(demand: Demand, winner: Option) -> Iterator[Lever]:
     """The inputs of this kind of work that customers change."""
     serving, training, batch, hpc = demand.serving, demand.training, demand.batch, demand.hpc
+    figures = winner.sized
     if serving is not None:
         if serving.concurrent is not None:
             mid = serving.concurrent
@@ -75,6 +84,7 @@ def levers(demand: Demand) -> Iterator[Lever]:
                 unit="requests in flight",
                 value=mid.mid,
                 scaled=lambda factor: replace(demand, serving=replace(serving, concurrent=mid.scaled(factor))),
+                limit=figures.serving.max_concurrent / mid.mid if figures.serving is not None else None,
             )
         elif serving.requests_per_s is not None:
             rate = serving.requests_per_s
@@ -90,6 +100,8 @@ def levers(demand: Demand) -> Iterator[Lever]:
             unit="h",
             value=batch.deadline_h,
             scaled=lambda factor: replace(demand, batch=replace(batch, deadline_h=batch.deadline_h * factor)),
+            limit=_share(figures.serving.hours if figures.serving is not None else None, batch.deadline_h),
+            limit_upwards=False,
         )
     if training is not None and training.deadline_days is not None:
         # Twice the tokens is half the deadline: one search serves both, see flip_conditions.
@@ -99,6 +111,8 @@ def levers(demand: Demand) -> Iterator[Lever]:
             unit="days",
             value=days,
             scaled=lambda factor: replace(demand, training=replace(training, deadline_days=days * factor)),
+            limit=_share(figures.training.days if figures.training is not None else None, days),
+            limit_upwards=False,
         )
     if hpc is not None and hpc.problem_size is not None:
         size = hpc.problem_size
@@ -116,6 +130,14 @@ def levers(demand: Demand) -> Iterator[Lever]:
             value=data.dataset_gb.mid,
             scaled=lambda factor: replace(demand, data_science=replace(data, dataset_gb=_range_scaled(data.dataset_gb, factor))),
         )
+
+
+def _share(taken: Range | None, allowed: float) -> float | None:
+    """Time taken over time allowed, when it is below 1; beyond, the limit is not this one."""
+    if taken is None or allowed <= 0:
+        return None
+    share = taken.mid / allowed
+    return share if 0 < share <= 1 else None
 
 
 def _range_scaled(value: Range, factor: float) -> Range:
@@ -151,6 +173,29 @@ def _signature(option: Option | None) -> tuple[object, ...]:
     return option.architecture, option.sized.platform.gpu.id, option.sized.gpus
 
 
+def _at_limit(
+    lever: Lever,
+    limit: float,
+    winner: Option,
+    profile: WorkloadProfile,
+    catalog: Catalog,
+    considered: Callable[[Candidate], bool],
+) -> FlipCondition | None:
+    """What leads just past the winner's own limit; None when the winner, surprisingly, still does."""
+    factor = limit * BEYOND if lever.limit_upwards else limit / BEYOND
+    changed = decide(profile, lever.scaled(factor), catalog, considered).winner
+    if _signature(changed) == _signature(winner):
+        return None
+    return FlipCondition(
+        input=lever.input,
+        unit=lever.unit,
+        value=_rounded(lever.value * limit),
+        direction="above" if lever.limit_upwards else "below",
+        architecture=None if changed is None else changed.architecture,
+        design_change=_change(winner, changed),
+    )
+
+
 def _search(
     lever: Lever,
     upwards: bool,
@@ -164,7 +209,7 @@ def _search(
     def at(factor: float) -> Option | None:
         return decide(profile, lever.scaled(factor), catalog, considered).winner
 
-    base = _signature(at(1.0))
+    base = _signature(winner)
     inside = 1.0
     for step in STEPS:
         factor = step if upwards else 1 / step

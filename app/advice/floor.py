@@ -9,7 +9,7 @@ from app.advice.candidates import Candidate
 from app.catalog.loader import Catalog
 from app.costing.quick import quick_usd
 from app.engine.compute import peak_flops
-from app.engine.result import Parallel, Sized
+from app.engine.result import Parallel, Shortfall, Sized
 from app.engine.serving.memory import usable_bytes as serving_bytes
 from app.engine.serving.memory import weight_bytes_total
 from app.engine.serving.sizing import serving_job
@@ -20,6 +20,12 @@ from app.units import SECONDS_PER_DAY
 from app.workload.architecture import parameter_counts
 from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
+
+
+BEST_MFU = 0.85
+"""No published training run uses more of the dense peak."""
+IDLE_ALLOWANCE = 0.8
+"""A serving design is charged the power of its load, the bare one that of full load."""
 
 
 def fewest_gpus(demand: Demand, candidate: Candidate) -> int:
@@ -33,9 +39,10 @@ def fewest_gpus(demand: Demand, candidate: Candidate) -> int:
     if demand.training is not None:
         job = training_job(demand.training, demand.shape, demand.precision.training)
         needed = state_bytes(job) / training_bytes(platform)
-        if demand.training.deadline_days is not None:
+        rate = peak_flops(gpu, job.precision)
+        if demand.training.deadline_days is not None and rate is not None:
             work = demand.training.tokens.mid * model_flop_per_token(job)
-            needed = max(needed, work / (peak * demand.training.deadline_days * SECONDS_PER_DAY))
+            needed = max(needed, work / (BEST_MFU * rate * demand.training.deadline_days * SECONDS_PER_DAY))
         return max(math.ceil(needed), least)
     if demand.serving is not None:
         weights = weight_bytes_total(serving_job(demand.serving, demand.shape, demand.precision))
@@ -46,6 +53,24 @@ def fewest_gpus(demand: Demand, candidate: Candidate) -> int:
         rate = demand.batch.items / (demand.batch.deadline_h * 3600)
         return max(_arithmetic(demand, rate * demand.batch.input_tokens, peak), least)
     return least
+
+
+def out_of_reach(demand: Demand, candidate: Candidate) -> Shortfall | None:
+    """Why a job kept within one GPU or one server cannot do the work whatever its layout, or None when it might."""
+    if candidate.span == "many_servers" or demand.training is None:
+        return None
+    have = 1 if candidate.span == "one_gpu" else candidate.platform.gpus_per_server
+    needed = fewest_gpus(demand, candidate)
+    if needed <= have:
+        return None
+    where = "one GPU is" if have == 1 else f"one server has {have} and is"
+    return Shortfall(
+        constraint="gpus",
+        needed=float(needed),
+        available=float(have),
+        unit="GPUs",
+        message=f"at least {needed:,} {candidate.platform.gpu.name} are needed by memory and arithmetic alone; {where} too little",
+    )
 
 
 def _arithmetic(demand: Demand, tokens_per_s: float, peak: float) -> int:
@@ -64,8 +89,7 @@ def cost_floor_usd(demand: Demand, candidate: Candidate, profile: WorkloadProfil
     job = 1 if candidate.span == "one_gpu" else min(gpus, per_server) if candidate.span == "one_server" else gpus
     bare = replace(_BARE, platform=candidate.platform, span=candidate.span, parallel=Parallel(dp=job), replicas=replicas)
     cost = quick_usd(bare, catalog, profile.constraints, owned=candidate.owned is not None, network_exists=candidate.network_exists)
-    # A serving design is charged its idle power; the bare one is charged full load, hence the small allowance.
-    return 0.8 * cost.horizon_usd
+    return (IDLE_ALLOWANCE if demand.training is None else 1.0) * cost.horizon_usd
 
 
 def _bare() -> Sized:
