@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.catalog.schema import Gpu
 from app.engine.platform import Platform
 from app.engine.training.constants import training_table
 from app.engine.training.job import RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
@@ -27,7 +31,8 @@ LONG_SEQUENCE = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """Layouts of one search with their step and memory; ``fits`` masks those whose memory suffices."""
+    """Layouts with their step and memory; ``fits`` masks those whose memory suffices. Only what fits is timed, unless
+    nothing does: then one layout, the leanest."""
 
     layout: TrainingLayout
     step: StepTime
@@ -37,13 +42,55 @@ class Searched:
     @property
     def total_bytes(self) -> NDArray[np.float64]:
         """Memory of one GPU, all components."""
-        return np.sum(list(self.memory_bytes.values()), axis=0)
+        return total_bytes(self.memory_bytes)
 
     def best(self) -> int | None:
         """Index of the fastest layout that fits, or None. Ties go to the earlier, simpler one."""
         if not self.fits.any():
             return None
         return int(np.argmin(np.where(self.fits, self.step.step_s, np.inf)))
+
+    def at(self, index: int) -> Searched:
+        """The layout at one index alone."""
+        return Searched(**{item.name: _entry(getattr(self, item.name), index) for item in fields(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The fastest layout of a GPU count among those evaluated with it (the leanest where none fits)."""
+
+    among: Searched
+    index: int
+    step_s: float
+    total_bytes: float
+    """Memory of one GPU, all components."""
+    fits: bool
+
+    def alone(self) -> Searched:
+        """That layout by itself."""
+        return self.among.at(self.index)
+
+
+def total_bytes(memory_bytes: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Sum of the components of a memory estimate."""
+    parts = list(memory_bytes.values())
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _entry(value: Any, index: int) -> Any:
+    """One entry of every array inside ``value``, kept as an array of one."""
+    if isinstance(value, np.ndarray):
+        return value[index : index + 1]
+    if isinstance(value, Mapping):
+        return {name: _entry(part, index) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_entry(part, index) for part in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{item.name: _entry(getattr(value, item.name), index) for item in fields(value)})
+    return value
 
 
 def usable_bytes(platform: Platform) -> float:
@@ -76,9 +123,7 @@ def legal_layouts(job: TrainingJob, platform: Platform, gpus: int) -> TrainingLa
 
 
 @lru_cache(maxsize=512)
-def _layouts(
-    gpus: int, domain: int, dimensions: tuple[int, int, int, int], long: bool, batch: int, frozen: bool
-) -> TrainingLayout | None:
+def _layouts(gpus: int, domain: int, dimensions: tuple[int, int, int, int], long: bool, batch: int, frozen: bool) -> TrainingLayout | None:
     """The layouts themselves: they depend on the model's dimensions only, so every platform of a search shares them."""
     heads, kv_heads, layers, experts = dimensions
     tensor = [value for value in TENSOR_DEGREES if value <= min(domain, gpus) and _divides_heads(value, heads, kv_heads)]
@@ -127,18 +172,116 @@ def _options(frozen: bool, layers: int, batch: int, degrees: tuple[int, int, int
 def search(job: TrainingJob, platform: Platform, gpus: int) -> Searched | None:
     """Step and memory of every legal layout of a GPU count; None when none is legal."""
     layout = legal_layouts(job, platform, gpus)
-    if layout is None:
-        return None
+    return None if layout is None else evaluate(job, platform, layout)
+
+
+def evaluate(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> Searched:
+    """Memory of every layout, and the step of those that fit (of the leanest where none does)."""
     memory = training_memory_bytes(job, layout)
-    fits = np.sum(list(memory.values()), axis=0) <= usable_bytes(platform)
-    if fits.any():
-        # Only what fits is timed: the rest cannot be chosen.
-        layout = layout.take(fits)
-        memory = {name: value[fits] for name, value in memory.items()}
-        fits = np.ones(int(fits.sum()), dtype=bool)
-    else:
-        smallest = np.array([int(np.argmin(np.sum(list(memory.values()), axis=0)))])
-        layout = layout.take(smallest)
-        memory = {name: value[smallest] for name, value in memory.items()}
-        fits = np.zeros(1, dtype=bool)
-    return Searched(layout=layout, step=step_time(job, platform, layout), memory_bytes=memory, fits=fits)
+    total = total_bytes(memory)
+    fits = total <= usable_bytes(platform)
+    kept = np.flatnonzero(fits) if fits.any() else np.array([int(np.argmin(total))])
+    layout = layout.take(kept)
+    memory = {name: value[kept] for name, value in memory.items()}
+    return Searched(layout=layout, step=step_time(job, platform, layout), memory_bytes=memory, fits=fits[kept])
+
+
+Memo = tuple[Gpu, dict[int, Best | None]]
+_MEMORY: OrderedDict[Hashable, Memo] = OrderedDict()
+_MEMORY_ENTRIES = 256
+
+
+def best_by_count(job: TrainingJob, platform: Platform, counts: Iterable[int]) -> dict[int, Best | None]:
+    """The fastest layout of each GPU count (the leanest where none fits, None where none is legal), all counts in one
+    evaluation. Answers are remembered: what a deadline or a budget changes is which of them is chosen.
+
+    The memory is keyed by everything the answer depends on; the GPU row is kept beside the answers, so that its
+    identity stands for its content.
+    """
+    key = (job, id(platform.gpu), platform.gpus_per_server, platform.scale_up, platform.scale_out, platform.server and platform.server.id)
+    _, known = _MEMORY.setdefault(key, (platform.gpu, {}))
+    _MEMORY.move_to_end(key)
+    while len(_MEMORY) > _MEMORY_ENTRIES:
+        _MEMORY.popitem(last=False)
+    counts = tuple(counts)
+    missing = [count for count in dict.fromkeys(counts) if count not in known]
+    known.update(_best_of(job, platform, missing))
+    return {count: known[count] for count in counts}
+
+
+def _best_of(job: TrainingJob, platform: Platform, counts: Sequence[int]) -> dict[int, Best | None]:
+    """:func:`best_by_count` without the memory."""
+    legal = {count: legal_layouts(job, platform, count) for count in counts}
+    found: dict[int, Best | None] = dict.fromkeys(counts)
+    layouts = {count: layout for count, layout in legal.items() if layout is not None}
+    if not layouts:
+        return found
+    together = joined(list(layouts.values()))
+    memory = training_memory_bytes(job, together)
+    total = total_bytes(memory)
+    limit = usable_bytes(platform)
+    kept = []
+    start = 0
+    for layout in layouts.values():
+        part = total[start : start + layout.tp.size]
+        inside = np.flatnonzero(part <= limit)
+        kept.append(start + (inside if inside.size else np.array([int(np.argmin(part))])))
+        start += layout.tp.size
+    index = np.concatenate(kept)
+    timed = Searched(
+        layout=together.take(index),
+        step=step_time(job, platform, together.take(index)),
+        memory_bytes={name: value[index] for name, value in memory.items()},
+        fits=total[index] <= limit,
+    )
+    seconds = timed.step.step_s
+    start = 0
+    for count, part_index in zip(layouts, kept, strict=True):
+        stop = start + part_index.size
+        best = start + int(np.argmin(seconds[start:stop]))
+        found[count] = Best(timed, best, float(seconds[best]), float(total[index[best]]), bool(timed.fits[best]))
+        start = stop
+    return found
+
+
+def joined(layouts: Sequence[TrainingLayout]) -> TrainingLayout:
+    """Several sets of layouts as one."""
+    return TrainingLayout(**{item.name: np.concatenate([getattr(each, item.name) for each in layouts]) for item in fields(TrainingLayout)})
+
+
+def search_training(job: TrainingJob, platform: Platform, gpu_counts: Iterable[int]) -> TrainingSearch:
+    """The best layout of each GPU count, and the Pareto front over GPUs, step time and memory per GPU of all that fit."""
+    counts = tuple(gpu_counts)
+    every = [found for count in counts if (found := search(job, platform, count)) is not None and found.fits.any()]
+    best = {count: found.alone() for count, found in best_by_count(job, platform, counts).items() if found is not None and found.fits}
+    if not every:
+        return TrainingSearch(best=best, front=())
+    points = np.concatenate([np.stack([each.layout.gpus, each.step.step_s, each.total_bytes], axis=1) for each in every])
+    offsets = np.cumsum([0, *(each.layout.tp.size for each in every)])
+    chosen = []
+    for index in pareto_front(points):
+        owner = int(np.searchsorted(offsets, index, side="right")) - 1
+        chosen.append(every[owner].at(int(index - offsets[owner])))
+    return TrainingSearch(best=best, front=tuple(chosen))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSearch:
+    """Fastest layout by GPU count, and the layouts no other beats in GPUs, step time and memory at once."""
+
+    best: dict[int, Searched]
+    front: tuple[Searched, ...]
+
+
+def pareto_front(points: NDArray[np.float64]) -> list[int]:
+    """Rows of ``points`` that no other row equals or betters in every column, smaller being better."""
+    order = np.lexsort(points.T[::-1])
+    front: list[int] = []
+    kept = np.empty((0, points.shape[1]))
+    for index in order:
+        row = points[index]
+        if kept.size and (kept <= row).all(axis=1).any():
+            continue
+        front.append(int(index))
+        kept = np.vstack([kept, row])
+    return front

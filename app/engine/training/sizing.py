@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from app.catalog.model_shape import ModelShape
@@ -18,9 +19,9 @@ from app.engine.result import (
     Span,
     TrainingFigures,
 )
-from app.engine.training.goodput import goodput_fraction
+from app.engine.training.goodput import checkpoint_time_s, goodput_fraction
 from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob
-from app.engine.training.search import search, usable_bytes
+from app.engine.training.search import Best, best_by_count, usable_bytes
 from app.engine.training.step import model_flop_per_token
 from app.ranges import Range
 from app.units import GB, SECONDS_PER_DAY
@@ -33,6 +34,8 @@ FINETUNING_BATCH_SEQUENCES = 128.0
 TIME_SPREAD = (0.80, 1.25)
 """Four published runs in five lie within this factor of the prediction (validation by source)."""
 MEMORY_SPREAD = (0.85, 1.20)
+COUNTS_AT_ONCE = 4
+"""GPU counts worked out in one evaluation: enough to share its fixed cost, few enough to stop early."""
 COLLECTIVE_NAMES = {"tp": "all_reduce", "cp": "all_gather", "ep": "all_to_all", "pp": "send_recv", "dp": "all_reduce"}
 
 
@@ -66,7 +69,7 @@ def size_training(
     if shape.layers == 0 or shape.hidden == 0:
         return _shortfall("support", None, None, "", f"the layers of {shape.name} are not known, so training it cannot be sized")
     job = training_job(demand, shape, precision)
-    counts = [count for count in _counts(span, platform, max_gpus, job)]
+    counts = _counts(span, platform, max_gpus, job)
     if not counts:
         return _shortfall(
             "gpus",
@@ -77,12 +80,9 @@ def size_training(
         )
     floor = max(_by_memory(job, platform), 1)
     reachable = [count for count in counts if count >= floor * 0.9] or counts[-1:]
-    first = next((position for position, count in enumerate(reachable) if _fits(job, platform, count)), None)
-    if first is None:
-        return _does_not_fit(job, platform, reachable)
     if demand.deadline_days is None:
-        return _sized(demand, job, platform, span, reachable[first]) or _does_not_fit(job, platform, reachable)
-    return _in_time(demand, job, platform, span, reachable[first:], demand.deadline_days)
+        return _smallest(demand, job, platform, span, reachable)
+    return _in_time(demand, job, platform, span, reachable, demand.deadline_days)
 
 
 def _shortfall(constraint: str, needed: float | None, available: float | None, unit: str, message: str) -> Shortfall:
@@ -107,59 +107,80 @@ def _counts(span: Span, platform: Platform, max_gpus: int, job: TrainingJob) -> 
     return sorted(set(found))
 
 
+def _batches(job: TrainingJob, platform: Platform, span: Span, counts: list[int]) -> Iterator[dict[int, Best | None]]:
+    """Counts a few at a time, ascending: one evaluation each, stopped at the first that will do. The counts their
+    scaling will be shown against are worked out along with them."""
+    for start in range(0, len(counts), COUNTS_AT_ONCE):
+        batch = counts[start : start + COUNTS_AT_ONCE]
+        around = {trial for count in batch for trial in _neighbours(platform, span, count)}
+        found = best_by_count(job, platform, sorted(around | set(batch)))
+        yield {count: found[count] for count in batch}
+
+
 def _does_not_fit(job: TrainingJob, platform: Platform, counts: list[int]) -> Shortfall:
     """Memory of the largest count that has a legal split, against what a GPU has."""
     have = usable_bytes(platform) / GB
     for count in reversed(counts):
-        found = search(job, platform, count)
+        found = best_by_count(job, platform, (count,))[count]
         if found is not None:
-            need = float(found.total_bytes.min()) / GB
+            need = found.total_bytes / GB
             text = f"{count} {platform.gpu.name} need {need:.0f} GB each and {have:.0f} GB are usable"
             return _shortfall("memory", need, have, "GB per GPU", text)
     return _shortfall("heads", None, None, "", f"no legal split of the model over the allowed counts of {platform.gpu.name}")
 
 
+def _smallest(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: Span, counts: list[int]) -> Sized | Shortfall:
+    """The first count whose memory holds the job."""
+    for batch in _batches(job, platform, span, counts):
+        for count, found in batch.items():
+            if found is not None and found.fits:
+                return _sized(demand, job, platform, span, count, found)
+    return _does_not_fit(job, platform, counts)
+
+
 def _in_time(
     demand: TrainingDemand, job: TrainingJob, platform: Platform, span: Span, counts: list[int], limit_days: float
 ) -> Sized | Shortfall:
-    """The first count that meets the deadline. Starts where perfect scaling from the first count would, so that few
-    counts are searched; never below the answer since scaling is at most linear (up to one step of memory relief)."""
-    days = _days(demand, job, platform, counts[0])
-    if days <= limit_days:
-        chosen = _sized(demand, job, platform, span, counts[0])
-        assert chosen is not None
-        return chosen
-    wanted = counts[0] * days / limit_days
-    start = next((position for position, count in enumerate(counts) if count >= wanted * 0.8), len(counts) - 1)
-    last = counts[0]
-    for count in counts[max(start, 1) :] if len(counts) > 1 else []:
-        days = _days(demand, job, platform, count)
-        if days == math.inf:
+    """The first count that meets the deadline; counts too small even at the GPU's peak are passed over."""
+    ideal = _by_roofline(demand, job, platform, limit_days)
+    wanted = [count for count in counts if count >= ideal]
+    nearest: tuple[int, Best] | None = None
+    fewest = math.inf
+    for batch in _batches(job, platform, span, wanted):
+        for count, found in batch.items():
+            if found is None or not found.fits:
+                continue
+            days = _days(demand, job, count, found)
+            if days <= limit_days:
+                return _sized(demand, job, platform, span, count, found)
+            if days < fewest:
+                nearest, fewest = (count, found), days
+        if nearest is not None and nearest[0] not in batch:
             break
-        last = count
-        if days <= limit_days:
-            chosen = _sized(demand, job, platform, span, count)
-            assert chosen is not None
-            return chosen
-    nearest = _sized(demand, job, platform, span, last)
-    days = _days(demand, job, platform, last)
-    where = f"{last} {platform.gpu.name}"
-    text = f"{where} would take {days:,.3g} days; {limit_days:g} are allowed"
-    return replace(_shortfall("deadline", days, limit_days, "days", text), nearest=nearest)
+    if nearest is None:
+        largest = best_by_count(job, platform, counts[-1:])[counts[-1]]
+        if largest is None or not largest.fits:
+            return _does_not_fit(job, platform, counts)
+        nearest, fewest = (counts[-1], largest), _days(demand, job, counts[-1], largest)
+    count, found = nearest
+    text = f"{count} {platform.gpu.name} would take {fewest:,.3g} days; {limit_days:g} are allowed"
+    return replace(_shortfall("deadline", fewest, limit_days, "days", text), nearest=_sized(demand, job, platform, span, count, found))
 
 
-def _fits(job: TrainingJob, platform: Platform, count: int) -> bool:
-    found = search(job, platform, count)
-    return found is not None and found.best() is not None
+def _tokens_per_s(job: TrainingJob, found: Best) -> float:
+    return job.global_batch_sequences * job.seq_len / found.step_s
 
 
-def _days(demand: TrainingDemand, job: TrainingJob, platform: Platform, count: int) -> float:
-    found = search(job, platform, count)
-    index = found.best() if found is not None else None
-    if found is None or index is None:
-        return math.inf
-    rate = job.global_batch_sequences * job.seq_len / float(found.step.step_s[index])
-    return demand.tokens.mid / rate / SECONDS_PER_DAY / float(goodput_fraction(count))
+def _days(demand: TrainingDemand, job: TrainingJob, count: int, found: Best) -> float:
+    goodput = float(goodput_fraction(count, checkpoint_time_s(saved_bytes(job), count)))
+    return demand.tokens.mid / _tokens_per_s(job, found) / SECONDS_PER_DAY / goodput
+
+
+def _by_roofline(demand: TrainingDemand, job: TrainingJob, platform: Platform, limit_days: float) -> int:
+    """GPUs that meet the deadline at the peak of the job's precision, nothing lost."""
+    peak = peak_flops(platform.gpu, job.precision) or 1.0
+    seconds = demand.tokens.mid * model_flop_per_token(job) / peak
+    return max(math.ceil(seconds / (limit_days * SECONDS_PER_DAY)), 1)
 
 
 def state_bytes(job: TrainingJob) -> float:
@@ -176,19 +197,20 @@ def _by_memory(job: TrainingJob, platform: Platform) -> int:
     return max(math.ceil(state_bytes(job) / usable_bytes(platform)), 1)
 
 
-def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: Span, count: int) -> Sized | None:
-    found = search(job, platform, count)
-    index = found.best() if found is not None else None
-    if found is None or index is None:
-        return None
-    layout, step = found.layout, found.step
-    seconds = float(step.step_s[index])
-    rate = job.global_batch_sequences * job.seq_len / seconds
-    goodput = float(goodput_fraction(count))
+def saved_bytes(job: TrainingJob) -> float:
+    """Bytes of one checkpoint: 16-bit weights, fp32 master copy and optimizer state; of adapters only where the base is frozen."""
+    return job.trained_parameters * (6.0 + OPTIMIZER_BYTES[job.optimizer])
+
+
+def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: Span, count: int, found: Best) -> Sized:
+    alone, index = found.alone(), 0
+    layout, step, seconds = alone.layout, alone.step, found.step_s
+    rate = _tokens_per_s(job, found)
+    goodput = float(goodput_fraction(count, checkpoint_time_s(saved_bytes(job), count)))
     days = demand.tokens.mid / rate / SECONDS_PER_DAY / goodput
     peak = peak_flops(platform.gpu, "bf16") or 1.0
     mfu = step.model_flop / seconds / (count * peak)
-    exposed = float(step.exposed_s[index])
+    exposed = float(step.exposed_s[0])
     parts = {
         "compute": float(step.compute_s[index]),
         "memory_bandwidth": float(step.memory_s[index] + step.optimizer_s[index]),
@@ -198,8 +220,7 @@ def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: S
         "scale_out": float(sum(item.exposed_s[index] for item in step.exchanges if item.across[index])),
     }
     inverse = (1 / TIME_SPREAD[1], 1 / TIME_SPREAD[0])
-    bound = demand.tokens.mid * model_flop_per_token(job) / peak
-    roofline = 1 if demand.deadline_days is None else math.ceil(bound / (demand.deadline_days * SECONDS_PER_DAY))
+    roofline = 1 if demand.deadline_days is None else _by_roofline(demand, job, platform, demand.deadline_days)
     return Sized(
         platform=platform,
         span=span,
@@ -208,7 +229,7 @@ def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: S
         ),
         replicas=1,
         memory_gb={
-            name: Range.around(float(value[index]) / GB, *MEMORY_SPREAD) for name, value in found.memory_bytes.items() if value[index] > 0
+            name: Range.around(float(value[index]) / GB, *MEMORY_SPREAD) for name, value in alone.memory_bytes.items() if value[index] > 0
         },
         capacity_gb=usable_bytes(platform) / GB,
         training=TrainingFigures(
@@ -240,7 +261,7 @@ def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: S
         sharding=SHARDING[int(layout.sharding[index])],
         precision={"training": job.precision, **({"base_bits": f"{job.base_bits:g}"} if job.frozen_base else {})},
         bounds_gpus_by_memory=_by_memory(job, platform),
-        bounds_gpus_by_roofline=max(roofline, 1),
+        bounds_gpus_by_roofline=roofline,
     )
 
 
@@ -257,20 +278,21 @@ def _bottleneck(parts: dict[str, float]) -> Bottleneck:
     return names[largest]
 
 
+def _neighbours(platform: Platform, span: Span, count: int) -> list[int]:
+    """Half, the same and double the count, as far as the span reaches."""
+    low = 2 * platform.gpus_per_server if span == "many_servers" else 1
+    high = {"one_gpu": 1, "one_server": platform.gpus_per_server}.get(span, math.inf)
+    return [trial for trial in (count // 2, count, count * 2) if low <= trial <= high]
+
+
 def _scaling(job: TrainingJob, platform: Platform, span: Span, count: int, rate: float) -> tuple[ScalingPoint, ...]:
     """Throughput at half, the same and double the count, per GPU against the smallest of them that fits."""
+    trials = _neighbours(platform, span, count)
     points = []
-    for trial in (count // 2, count, count * 2):
-        if trial < 1 or (span == "one_server" and trial > platform.gpus_per_server) or (span == "one_gpu" and trial != 1):
-            continue
-        if span == "many_servers" and trial < 2 * platform.gpus_per_server:
-            continue
+    for trial, found in best_by_count(job, platform, trials).items():
         if trial == count:
             points.append((trial, rate))
-            continue
-        found = search(job, platform, trial)
-        index = found.best() if found is not None else None
-        if found is not None and index is not None:
-            points.append((trial, job.global_batch_sequences * job.seq_len / float(found.step.step_s[index])))
+        elif found is not None and found.fits:
+            points.append((trial, _tokens_per_s(job, found)))
     base = points[0][1] / points[0][0]
     return tuple(ScalingPoint(gpus=gpus, throughput=value, efficiency=value / gpus / base) for gpus, value in points)
