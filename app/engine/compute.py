@@ -80,4 +80,5 @@ def gemm_time_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, precision: str, gpu: G
     rows, columns, inner = (np.asarray(side, dtype=float) for side in (m, n, k))
     arithmetic = 2 * rows * columns * inner / (peak * gemm_efficiency(rows, columns, inner, gpu, precision))
     moved = (columns * inner) * bytes_per_weight + (rows * inner + rows * columns) * 2
-    return np.maximum(arithmetic, memory_time_s(moved, gpu))
+    longer: FloatArray = np.maximum(arithmetic, memory_time_s(moved, gpu))
+    return longer

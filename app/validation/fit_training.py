@@ -36,7 +36,7 @@ UPPER = {
     "gemm_share": 0.97, "gemm_share_8bit": 0.9, "attention_share": 0.85, "tp_exposed": 1.3, "cp_exposed": 1.3, "ep_exposed": 1.3,
     "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2, "attention_immaturity": 0.95,
 }  # fmt: skip
-FIXED = ("watts_per_tflop", "unpadded_fill")
+FIXED = ("watts_per_tflop",)
 
 
 @dataclass(frozen=True)
@@ -169,15 +169,15 @@ def rewritten(text: str, model: Model, logs: FloatArray, figures: Mapping[str, A
     lines, group = [], ""
     for line in text.splitlines():
         header = re.fullmatch(r"\[(\w+)\]", line.strip())
-        if header:
-            group = header.group(1)
+        group = header.group(1) if header else group
         entry = re.fullmatch(r"(\w+) = .*", line.strip())
-        if entry and f"{group}.{entry.group(1)}" in values:
-            line = f"{entry.group(1)} = {values[f'{group}.{entry.group(1)}']:.4g}"
-        if group == "fit" and entry and entry.group(1) in figures:
-            value = figures[entry.group(1)]
-            line = f"{entry.group(1)} = {value:.4g}" if isinstance(value, float) else f"{entry.group(1)} = {value}"
-        lines.append(line)
+        name = entry.group(1) if entry else ""
+        if f"{group}.{name}" in values:
+            lines.append(f"{name} = {values[f'{group}.{name}']:.4g}")
+        elif group == "fit" and name in figures:
+            lines.append(f"{name} = {figures[name]:.4g}")
+        else:
+            lines.append(line)
     return "\n".join(lines) + "\n"
 
 

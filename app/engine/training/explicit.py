@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -24,9 +25,13 @@ from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
 from app.engine.training.step import StepTime, step_time
 from app.ranges import Range
 from app.units import GB, TFLOP
+from app.workload.architecture import parameter_counts
 from app.workload.inferred import shape_from_size
 from app.workload.profile import FieldError, ProfileError
 
+NUMBERS = (
+    "n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "global_batch_seqs", "year", "lora_rank",
+)  # fmt: skip
 PRECISIONS = {"": "bf16", "auto": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp4": "fp4",
               "mxfp4": "fp4", "tf32": "fp32", "fp32": "fp32"}  # fmt: skip
 SHARDING_NAMES = {"none": "none", "ddp": "none", "zero1": "zero1", "zero2": "zero2", "zero3": "zero3", "fsdp": "zero3"}
@@ -106,7 +111,8 @@ def predict(run: ExplicitRun) -> Prediction:
     if run.micro_step:
         seconds /= max(run.job.global_batch_sequences / float(layout.dp[0] * layout.micro_batch[0]), 1.0)
     parts = {name: float(value[index]) for name, value in memory.items()}
-    return Prediction(run=run, layout=layout, step=step, step_s=seconds, memory_bytes=parts, fits=bool(total[index] * MEMORY_SPREAD[0] <= usable))
+    may_fit = bool(total[index] * MEMORY_SPREAD[0] <= usable)
+    return Prediction(run=run, layout=layout, step=step, step_s=seconds, memory_bytes=parts, fits=may_fit)
 
 
 def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
@@ -130,10 +136,7 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         "optimizer": {"": "adamw", **{name: name for name in OPTIMIZER_BYTES}},
     }
     chosen = {field: _choice(columns, field, table, errors) for field, table in names.items()}
-    numbers = {
-        field: _number(columns, field, errors)
-        for field in ("n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "global_batch_seqs", "year", "lora_rank")
-    }
+    numbers = {field: _number(columns, field, errors) for field in NUMBERS}
     if errors or gpu is None or shape is None or seq_len is None:
         raise ProfileError(errors)
     gpus = numbers["n_gpus"] or math.prod(numbers[name] or 1 for name in ("tp", "pp", "dp", "cp"))
@@ -170,40 +173,43 @@ def _layouts(
     job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None], chosen: Mapping[str, str]
 ) -> TrainingLayout:
     """The described layout, with every choice for what is left open."""
+    rows: list[tuple[float, ...]] = []
+    for tp, pp, dp, ep, cp in _splits(job, platform, gpus, numbers):
+        batch = job.global_batch_sequences
+        stated = numbers["micro_batch"]
+        if stated and pp > 1 and batch and batch <= stated * dp:
+            stated = 1.0  # a pipeline fed with one micro-batch would idle: what is stated is the batch of a rank
+        limit = max(batch / dp, 1.0) if batch else 1.0
+        micro = [stated] if stated else [float(value) for value in MICRO_BATCHES if value <= limit]
+        recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
+        sharding = chosen["sharding"] or ("none" if dp * cp == 1 or job.frozen_base else "zero1")
+        for size, kept, vp in itertools.product(micro, recompute, _interleavings(job, pp, numbers["vp"])):
+            rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(sharding))))
+    columns = np.array(rows, dtype=float).T
+    names = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding")
+    return TrainingLayout(**dict(zip(names, columns, strict=True)))
+
+
+def _splits(
+    job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None]
+) -> list[tuple[float, float, float, float, float]]:
+    """(tp, pp, dp, ep, cp) as stated, absent ones 1 and dp the rest; all legal ones where none is stated."""
     given = {name: numbers[name] for name in ("tp", "pp", "dp", "cp") if numbers[name] is not None}
-    open_split = not given and gpus > 1
-    splits: list[dict[str, float]] = []
-    if open_split:
+    if not given and gpus > 1:
         batch = job.global_batch_sequences or float(gpus)
         legal = legal_layouts(replace(job, global_batch_sequences=batch), platform, gpus)
         if legal is not None:
-            keys = sorted({(tp, pp, dp, ep, cp) for tp, pp, dp, ep, cp in zip(legal.tp, legal.pp, legal.dp, legal.ep, legal.cp, strict=True)})
-            splits = [dict(zip(("tp", "pp", "dp", "ep", "cp"), map(float, key), strict=True)) for key in keys]
-    if not splits:
-        tp, pp, cp = (given.get(name) or 1.0 for name in ("tp", "pp", "cp"))
-        splits = [{"tp": tp, "pp": pp, "cp": cp, "dp": given.get("dp") or max(gpus / (tp * pp * cp), 1.0), "ep": numbers["ep"] or 1.0}]
-    rows = []
-    for split in splits:
-        batch = job.global_batch_sequences
-        limit = max(batch / split["dp"], 1.0) if batch else 1.0
-        stated = numbers["micro_batch"]
-        if stated and split["pp"] > 1 and batch and batch <= stated * split["dp"]:
-            stated = 1.0  # a pipeline fed with one micro-batch would idle: what is stated is the batch of a rank
-        micro = [stated] if stated else [float(value) for value in MICRO_BATCHES if value <= limit]
-        recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
-        stages = job.shape.layers // max(int(split["pp"]), 1)
-        interleave = [value for value in (1.0, 2.0, 4.0, 6.0, 12.0) if stages % value == 0] if split["pp"] > 1 and job.software_year >= 2023 else [1.0]
-        if numbers["vp"]:
-            interleave = [numbers["vp"]]
-        replicas = split["dp"] * split["cp"]
-        sharding = [chosen["sharding"]] if chosen["sharding"] else ["none"] if replicas == 1 or job.frozen_base else ["zero1"]
-        for size in micro:
-            for kept in recompute:
-                for shard in sharding:
-                    for vp in interleave:
-                        rows.append({**split, "vp": vp, "micro_batch": size, "recompute": float(RECOMPUTE.index(kept)),
-                                     "sharding": float(SHARDING.index(shard))})  # fmt: skip
-    return TrainingLayout(**{name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]})
+            columns = np.unique(np.stack([legal.tp, legal.pp, legal.dp, legal.ep, legal.cp], axis=1), axis=0)
+            return [(float(tp), float(pp), float(dp), float(ep), float(cp)) for tp, pp, dp, ep, cp in columns]
+    tp, pp, cp = (given.get(name) or 1.0 for name in ("tp", "pp", "cp"))
+    return [(tp, pp, given.get("dp") or max(gpus / (tp * pp * cp), 1.0), numbers["ep"] or 1.0, cp)]
+
+
+def _interleavings(job: TrainingJob, pp: float, stated: float | None) -> list[float]:
+    """Virtual stages per rank: as stated; from 2023 on any usual number that divides the stage's layers."""
+    if stated or pp <= 1 or job.software_year < 2023:
+        return [stated or 1.0]
+    return [float(value) for value in (1, 2, 4, 6, 12) if job.shape.layers // max(int(pp), 1) % value == 0]
 
 
 def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int, per_node: float | None) -> Platform:
@@ -261,9 +267,7 @@ def _shape(columns: Mapping[str, Any], catalog: Catalog, errors: list[FieldError
     return shape_from_size(params)
 
 
-def _stated_shape(
-    columns: Mapping[str, Any], layers: int, hidden: int, params: float | None, errors: list[FieldError]
-) -> ModelShape:
+def _stated_shape(columns: Mapping[str, Any], layers: int, hidden: int, params: float | None, errors: list[FieldError]) -> ModelShape:
     """A shape from widths; blanks take the usual value (head width 128, one KV head a head, MLP of 4 h, GPT vocabulary)."""
     number = {name: _number(columns, name, errors) for name in ("heads", "kv_heads", "ffn", "vocab", "n_experts", "top_k")}
     heads = int(number["heads"] or max(hidden // 128, 1))
@@ -295,8 +299,6 @@ def _stated_shape(
         params_b=1.0,
         active_params_b=1.0,
     )
-    from app.workload.architecture import parameter_counts
-
     counts = parameter_counts(shape)
     if not gated and params is None:
         params = counts.total / 1e9

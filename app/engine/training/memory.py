@@ -16,7 +16,6 @@ NARROW_ACTIVATIONS = 0.75
 """Share of 16-bit activations kept with 8-bit linear layers: their inputs (about half of what is kept) shrink to one byte."""
 
 
-
 def parameters_per_gpu(job: TrainingJob, layout: TrainingLayout, counts: ParameterCounts | None = None) -> tuple[FloatArray, FloatArray]:
     """(dense, expert) parameters held by one GPU of the fullest stage before ZeRO: layers over pp, matrices over tp,
     experts over ep; the first stage also holds the embedding, or the last the output head."""
@@ -75,8 +74,8 @@ def training_memory_bytes(job: TrainingJob, layout: TrainingLayout) -> dict[str,
         "weights": weights_held * weight_bytes * (0.0 if job.offload_parameters else 1.0),
         "gradients": gradients_held * np.where(zero3, 4.0 if job.precision != "fp16" and not job.frozen_base else 2.0, job.gradient_bytes),
         "optimizer": state_held * OPTIMIZER_BYTES[job.optimizer] * (0.0 if job.cpu_offload else 1.0),
-        "master_weights": state_held * (0.0 if low_memory or job.cpu_offload else 4.0) - np.where(zero3, state_held * 2.0, 0.0)
-        * (0.0 if low_memory or job.cpu_offload or job.frozen_base else 1.0),
+        "master_weights": state_held * (0.0 if low_memory or job.cpu_offload else 4.0)
+        - np.where(zero3, state_held * 2.0, 0.0) * (0.0 if low_memory or job.cpu_offload or job.frozen_base else 1.0),
         "activations": activations,
         "logits": logits,
         "gathered_layers": gathered,
@@ -87,9 +86,7 @@ def training_memory_bytes(job: TrainingJob, layout: TrainingLayout) -> dict[str,
     return parts
 
 
-def _held(
-    job: TrainingJob, layout: TrainingLayout, dense: FloatArray, experts: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _held(job: TrainingJob, layout: TrainingLayout, dense: FloatArray, experts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Parameters whose (weights, optimizer state, gradients) one rank stores: ZeRO splits them over the replicas in
     that order of stages (arXiv 1910.02054); experts have fewer replicas under EP."""
     replicas = layout.dp * layout.cp

@@ -113,73 +113,104 @@ def attention_flop_per_token(job: TrainingJob) -> float:
     return float(4 * width * keys)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Collectives of one kind: every distinct (bytes, ranks, ranks per server), and where each layout finds its own."""
+
+    collective: Collective
+    size: FloatArray
+    ranks: FloatArray
+    local: FloatArray
+    places: dict[str, tuple[NDArray[np.intp], NDArray[np.intp]]]
+    """By use: (layouts with more than one rank, index of their case)."""
+
+
 def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> Quantities:
-    """All counts of a step for every layout. Micro-batches per rank: global batch / (dp x micro-batch), at least one."""
+    """All counts of a step for every layout."""
     gpu = platform.gpu
+    counts = _counts(job, layout)
+    uses, times, moved = _uses(job, layout, platform.gpus_per_server, counts)
     peak16, peak_linear = _peaks(job, gpu)
+    seconds = {use: np.zeros_like(layout.tp) for use in ("tp", "cp", "ep", "pp", "dp", "gather", "scatter")}
+    for request in _requests(uses):
+        time = collective_time_s(request.collective, request.size, request.ranks, request.local, platform)
+        for use, (where, case) in request.places.items():
+            seconds[use][where] = time[case]
+    for use, often in times.items():
+        seconds[use] = seconds[use] * often
+    tdp = gpu.tdp_w
+    return Quantities(
+        peak16=np.asarray(peak16),
+        peak_linear=np.asarray(peak_linear),
+        low_precision=np.asarray(1.0 * (job.precision in ("fp8", "fp4"))),
+        bandwidth=np.asarray((gpu.memory_bandwidth_gb_per_s or np.nan) * GB),
+        watts_per_tflop=np.asarray(tdp / (peak16 / TFLOP) if tdp else np.nan),
+        software_age=np.asarray(max(job.software_year - gpu.year, 0.0)),
+        year=np.asarray(job.software_year),
+        servers=np.maximum(layout.gpus / platform.gpus_per_server, 1.0),
+        tp_s=seconds["tp"],
+        cp_s=seconds["cp"],
+        ep_s=seconds["ep"],
+        pp_s=seconds["pp"],
+        dp_s=seconds["dp"] + seconds["gather"] + seconds["scatter"],
+        **counts,
+        **moved,
+    )
+
+
+def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
+    """Counts of a step without its collectives. Micro-batches per rank: global batch / (dp x micro-batch), at least one."""
     shape, counts = job.shape, parameter_counts(job.shape)
     micro_batches = np.maximum(job.global_batch_sequences / (layout.dp * layout.micro_batch), 1.0)
     rows = layout.micro_batch * (job.seq_len * job.fill) / layout.cp
     split = layout.pp * layout.tp
-    layers = shape.layers / layout.pp
     full = layout.recompute == RECOMPUTE.index("full")
-    again = np.where(full, 1.0, 0.0)
     each = 2 * rows / split
     width = 2.0 if job.precision == "fp32" else 1.0
-    head = counts.output_head or counts.embedding
+    head = (counts.output_head or counts.embedding) * job.head_share
     expert = shape.moe_layers * shape.top_k * counts.expert if shape.is_moe else 0.0
     other = counts.shared_experts + counts.routers + max(counts.other, 0.0)
-    wide = _inner_width(job)
     score_bytes = 0.0 if job.flash_attention else 2.0 * shape.heads * job.seq_len * shape.layers
+    again = full | ((layout.recompute >= 1) & (score_bytes > 0))
     adapters = _adapter_width(job) if job.frozen_base else 0.0
-    communication = _collectives(job, platform, layout, rows, layers, micro_batches, again)
-    held = _updated(job, layout)
-    bytes_each = 2 + 2 + 2 * (4 + OPTIMIZER_BYTES[job.optimizer])
-    tdp = gpu.tdp_w or 0.0
-    one = np.ones_like(rows)
-    return Quantities(
-        peak16=peak16 * one,
-        peak_linear=peak_linear * one,
-        low_precision=(1.0 if job.precision in ("fp8", "fp4") else 0.0) * one,
-        bandwidth=(gpu.memory_bandwidth_gb_per_s or np.nan) * GB * one,
-        watts_per_tflop=(tdp / (peak16 / TFLOP) if tdp else np.nan) * one,
-        software_age=max(job.software_year - gpu.year, 0.0) * one,
-        year=job.software_year * one,
-        micro_batches=micro_batches,
-        rows=rows,
-        expert_rows=np.maximum(rows * np.maximum(layout.ep, 1.0) * shape.top_k / max(shape.experts, 1), 1.0) if shape.is_moe else one,
-        hidden=shape.hidden * one,
-        attention_width=max(shape.heads * shape.head_dim, 1) / layout.tp,
-        mlp_width=max(shape.ffn_dense or shape.moe_ffn, 1) / layout.tp,
-        expert_width=max(shape.moe_ffn, 1) / np.where(layout.ep > 1, 1.0, layout.tp),
-        attention_linear_flop=(counts.attention + other) * each,
-        mlp_flop=counts.dense_mlp * each,
-        expert_flop=expert * each,
-        head_flop=2 * head * rows * job.head_share / layout.tp,
-        scores_flop=attention_flop_per_token(job) * rows / split,
-        scores_passes=3.5 + np.where(full | ((layout.recompute >= 1) & (score_bytes > 0)), 1.0, 0.0),
-        passes=(2.0 if job.frozen_base else 3.0) + again,
-        head_passes=(2.0 if job.frozen_base else 3.0) * one,
-        hidden_bytes=width * each * (shape.hidden * shape.layers),
-        wide_bytes=width * each * (wide * shape.layers),
-        routed_bytes=each * (shape.top_k * shape.hidden * shape.moe_layers),
-        logit_bytes=2 * rows * (shape.vocab * job.head_share) / layout.tp,
-        score_bytes=width * rows * score_bytes / split,
-        adapter_bytes=each * (adapters * shape.layers),
-        dequantised=(counts.total - counts.embedding - counts.output_head) / split * (1.0 if job.base_bits < 8 and job.frozen_base else 0.0),
-        tuned=(1.0 if job.tuned else 0.0) * one,
-        layers=layers,
-        moe_layers=shape.moe_layers / layout.pp,
-        span=job.seq_len * job.fill * (1.0 if shape.modality in ("encoder", "embedding") else 0.5) * one,
-        head_dim=max(shape.head_dim, 1) * one,
-        stages=layout.pp,
-        interleaved=np.maximum(layout.vp, 1.0),
-        zero3=(layout.sharding >= SHARDING.index("zero3")) * 1.0,
-        optimizer_bytes=0.0 * one if job.cpu_offload else held * bytes_each,
-        offload_bytes=held * bytes_each if job.cpu_offload else 0.0 * one,
-        servers=np.maximum(layout.gpus / platform.gpus_per_server, 1.0),
-        **communication,
-    )
+    quantised = job.frozen_base and job.base_bits < 8
+    update = _updated(job, layout) * (2 + 2 + 2 * (4 + OPTIMIZER_BYTES[job.optimizer]))
+    one = np.float64(1.0)
+    expert_rows = rows * np.maximum(layout.ep, 1.0) * (shape.top_k / max(shape.experts, 1))
+    return {
+        "micro_batches": micro_batches,
+        "rows": rows,
+        "expert_rows": np.maximum(expert_rows, 1.0) if shape.is_moe else one,
+        "hidden": one * shape.hidden,
+        "attention_width": max(shape.heads * shape.head_dim, 1) / layout.tp,
+        "mlp_width": max(shape.ffn_dense or shape.moe_ffn, 1) / layout.tp,
+        "expert_width": max(shape.moe_ffn, 1) / np.where(layout.ep > 1, 1.0, layout.tp),
+        "attention_linear_flop": (counts.attention + other) * each,
+        "mlp_flop": counts.dense_mlp * each,
+        "expert_flop": expert * each,
+        "head_flop": 2 * head * rows / layout.tp,
+        "scores_flop": attention_flop_per_token(job) * rows / split,
+        "scores_passes": np.where(again, 4.5, 3.5),
+        "passes": (2.0 if job.frozen_base else 3.0) + full,
+        "head_passes": one * (2.0 if job.frozen_base else 3.0),
+        "hidden_bytes": width * each * (shape.hidden * shape.layers),
+        "wide_bytes": width * each * (_inner_width(job) * shape.layers),
+        "routed_bytes": each * (shape.top_k * shape.hidden * shape.moe_layers),
+        "logit_bytes": 2 * rows * (shape.vocab * job.head_share) / layout.tp,
+        "score_bytes": width * rows * score_bytes / split,
+        "adapter_bytes": each * (adapters * shape.layers),
+        "dequantised": (counts.total - counts.embedding - counts.output_head) / split * quantised,
+        "tuned": one * job.tuned,
+        "layers": shape.layers / layout.pp,
+        "moe_layers": shape.moe_layers / layout.pp,
+        "span": one * job.seq_len * job.fill * (1.0 if shape.modality in ("encoder", "embedding") else 0.5),
+        "head_dim": one * max(shape.head_dim, 1),
+        "stages": layout.pp,
+        "interleaved": np.maximum(layout.vp, 1.0),
+        "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
+        "optimizer_bytes": update * (not job.cpu_offload),
+        "offload_bytes": update * job.cpu_offload,
+    }
 
 
 def _peaks(job: TrainingJob, gpu: Gpu) -> tuple[float, float]:
@@ -217,79 +248,55 @@ def local_ranks(ranks: FloatArray, inner: FloatArray, per_server: int) -> FloatA
     return np.minimum(np.maximum(np.floor(per_server / inner), 1.0), ranks)
 
 
-def _timed(collective: Collective, size: FloatArray, ranks: FloatArray, local: FloatArray, platform: Platform) -> FloatArray:
-    """Collective time where the group has several ranks, evaluated once per distinct case; 0 elsewhere."""
-    result = np.zeros(np.broadcast(size, ranks).shape)
-    several = np.flatnonzero(ranks > 1)
-    if several.size == 0:
-        return result
-    size, ranks, local = (np.broadcast_to(array, result.shape)[several] for array in (size, ranks, local))
-    if several.size < 64:
-        result[several] = collective_time_s(collective, size, ranks, local, platform)
-        return result
-    key = size * 1e6 + ranks * 1024 + local
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    result[several] = collective_time_s(collective, size[first], ranks[first], local[first], platform)[inverse]
-    return result
+Use = tuple[Collective, FloatArray, FloatArray, FloatArray]
+"""Collective, bytes, ranks and ranks per server, over layouts."""
 
 
-def _collectives(
-    job: TrainingJob,
-    platform: Platform,
-    layout: TrainingLayout,
-    rows: FloatArray,
-    layers: FloatArray,
-    micro_batches: FloatArray,
-    again: FloatArray,
-) -> dict[str, FloatArray]:
-    """Seconds and bytes per step of each kind of exchange. Order of ranks, innermost first: tp, cp, dp, pp (Megatron's).
+def _uses(
+    job: TrainingJob, layout: TrainingLayout, per_server: int, counts: dict[str, FloatArray]
+) -> tuple[dict[str, Use], dict[str, FloatArray], dict[str, FloatArray]]:
+    """(collectives by use, how often each runs in a step, bytes of a step). Ranks, innermost first: tp, cp, dp, pp (Megatron's).
 
     TP: two all-reduces a layer forward, two backward, two more when recomputed (arXiv 1909.08053, section 3); with
     sequence parallelism the same bytes as all-gather and reduce-scatter. CP: keys and values round the ring, once
     forward and twice backward. EP: dispatch and combine of every routed token, forward and backward. PP: activations
-    forward, gradients back, for every micro-batch and virtual stage.
+    forward, gradients back, for every micro-batch and virtual stage. DP: see :func:`_data_parallel`.
     """
-    shape, per_server = job.shape, platform.gpus_per_server
+    shape, rows, micro_batches = job.shape, counts["rows"], counts["micro_batches"]
     one = np.ones_like(layout.tp)
+    again = layout.recompute == RECOMPUTE.index("full")
+    often = counts["layers"] * micro_batches
     residual = rows * (2 * shape.hidden)
-    tp_count = layers * (4 + 2 * again) * micro_batches
-    tp = _timed("all_reduce", residual, layout.tp, local_ranks(layout.tp, one, per_server), platform)
     kv = rows * (4 * shape.kv_heads * shape.head_dim) / layout.tp * layout.cp
-    cp_count = layers * 3 * micro_batches
-    cp = _timed("all_gather", kv, layout.cp, local_ranks(layout.cp, layout.tp, per_server), platform)
+    ep = layout.ep if shape.is_moe else one
     routed = rows * (2 * shape.hidden * shape.top_k) / layout.tp
-    if job.software_year >= NODE_ROUTING_YEAR:
+    if job.software_year >= NODE_ROUTING_YEAR and shape.is_moe:
         # A token goes to each server once, however many of its experts live there: n (1 - (1 - 1/n)^k) of n servers.
         servers = np.maximum(layout.ep / per_server, 1.0)
         distinct = servers * (1 - (1 - 1 / servers) ** max(shape.top_k, 1))
         routed = routed * np.where(servers > 1, np.minimum(distinct / max(shape.top_k, 1), 1.0), 1.0)
-    ep_count = shape.moe_layers / layout.pp * (4 + 2 * again) * micro_batches
-    ep_group = layout.ep if shape.is_moe else one
-    ep = _timed("all_to_all", routed, ep_group, local_ranks(ep_group, one, per_server), platform)
     hop = residual / layout.tp
-    pair = np.where(layout.pp > 1, 2.0, 1.0)
-    pp_local = np.where(layout.gpus > per_server, 1.0, 2.0)
-    pp_count = 2 * micro_batches * np.maximum(layout.vp, 1)
-    pp = _timed("send_recv", hop, pair, pp_local, platform)
-    dp_s, bytes_dp = _data_parallel(job, platform, layout, micro_batches)
-    return {
-        "tp_s": tp * tp_count,
-        "cp_s": cp * cp_count,
-        "ep_s": ep * ep_count,
-        "pp_s": pp * pp_count,
-        "dp_s": dp_s,
-        "bytes_tp": residual * tp_count * (layout.tp > 1),
-        "bytes_cp": kv * cp_count * (layout.cp > 1),
-        "bytes_ep": routed * ep_count * (ep_group > 1),
-        "bytes_pp": hop * pp_count * (layout.pp > 1),
-        "bytes_dp": bytes_dp,
+    uses: dict[str, Use] = {
+        "tp": ("all_reduce", residual, layout.tp, local_ranks(layout.tp, one, per_server)),
+        "cp": ("all_gather", kv, layout.cp, local_ranks(layout.cp, layout.tp, per_server)),
+        "ep": ("all_to_all", routed, ep, local_ranks(ep, one, per_server)),
+        "pp": ("send_recv", hop, np.minimum(layout.pp, 2.0), np.where(layout.gpus > per_server, 1.0, 2.0)),
     }
+    times = {
+        "tp": often * (4 + 2 * again),
+        "cp": often * 3,
+        "ep": counts["moe_layers"] * micro_batches * (4 + 2 * again),
+        "pp": 2 * micro_batches * counts["interleaved"],
+    }
+    moved = {f"bytes_{name}": uses[name][1] * times[name] * (uses[name][2] > 1) for name in times}
+    data, data_times, moved["bytes_dp"] = _data_parallel(job, layout, per_server, micro_batches)
+    return {**uses, **data}, {**times, **data_times}, moved
 
 
 def _data_parallel(
-    job: TrainingJob, platform: Platform, layout: TrainingLayout, micro_batches: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Seconds and bytes of gradients, and of sharded weights, between data-parallel ranks.
+    job: TrainingJob, layout: TrainingLayout, per_server: int, micro_batches: FloatArray
+) -> tuple[dict[str, Use], dict[str, FloatArray], FloatArray]:
+    """Collectives, how often, and bytes of gradients, and of sharded weights, between data-parallel ranks.
 
     DDP and ZeRO-1/2: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-3: weights
     gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054).
@@ -297,15 +304,35 @@ def _data_parallel(
     dense, experts = parameters_per_gpu(job, layout)
     trained = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
     ranks = layout.dp * layout.cp
-    local = local_ranks(ranks, layout.tp, platform.gpus_per_server)
+    local = local_ranks(ranks, layout.tp, per_server)
     zero3 = (layout.sharding >= SHARDING.index("zero3")) & (ranks > 1)
     base = (dense + experts) * (job.base_bits / 8 if job.frozen_base else 2.0)
-    reduce = _timed("all_reduce", trained * 2, np.where(zero3, 1.0, ranks), local, platform)
-    time, moved = reduce, trained * 4 * (ranks > 1)
-    if zero3.any():
-        group = np.where(zero3, ranks, 1.0)
-        gather = _timed("all_gather", base, group, local, platform)
-        scatter = _timed("reduce_scatter", trained * 2, group, local, platform)
-        time = time + micro_batches * (2 * gather + scatter)
-        moved = np.where(zero3, micro_batches * (2 * base + trained * 2), moved)
-    return time, moved
+    group = np.where(zero3, ranks, 1.0)
+    uses: dict[str, Use] = {
+        "dp": ("all_reduce", trained * 2, np.where(zero3, 1.0, ranks), local),
+        "gather": ("all_gather", base, group, local),
+        "scatter": ("reduce_scatter", trained * 2, group, local),
+    }
+    times = {"dp": np.ones_like(ranks), "gather": 2 * micro_batches, "scatter": micro_batches}
+    moved = np.where(zero3, micro_batches * (2 * base + trained * 2), trained * 4 * (ranks > 1))
+    return uses, times, moved
+
+
+def _requests(uses: dict[str, Use]) -> tuple[Request, ...]:
+    """Distinct cases of each collective over all its uses; groups of one rank exchange nothing."""
+    by_kind: dict[Collective, list[str]] = {}
+    active = {}
+    for name, (kind, _, ranks, _) in uses.items():
+        active[name] = np.flatnonzero(ranks > 1)
+        if active[name].size:
+            by_kind.setdefault(kind, []).append(name)
+    found = []
+    for kind, names in by_kind.items():
+        size, ranks, local = (np.concatenate([uses[name][item][active[name]] for name in names]) for item in (1, 2, 3))
+        # One number stands for the three: irrational steps keep different (ranks, local) pairs of a size apart.
+        key = size * (1 + ranks * (2**0.5 * 1e-4)) * (1 + local * (3**0.5 * 1e-2))
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        ends = np.cumsum([active[name].size for name in names])[:-1]
+        places = {name: (active[name], case) for name, case in zip(names, np.split(inverse, ends), strict=True)}
+        found.append(Request(kind, size[first], ranks[first], local[first], places))
+    return tuple(found)

@@ -53,7 +53,8 @@ class StepTime:
     @property
     def exposed_s(self) -> FloatArray:
         """Communication nothing hides."""
-        return np.sum([item.exposed_s for item in self.exchanges], axis=0)
+        total: FloatArray = np.sum([item.exposed_s for item in self.exchanges], axis=0)
+        return total
 
     @property
     def step_s(self) -> FloatArray:
@@ -79,9 +80,7 @@ class Parts:
     @property
     def total(self) -> FloatArray:
         """Their sum."""
-        return (
-            self.compute + self.memory + self.bubble + self.optimizer + self.host + self.tp + self.cp + self.ep + self.pp + self.dp
-        )
+        return self.compute + self.memory + self.bubble + self.optimizer + self.host + self.tp + self.cp + self.ep + self.pp + self.dp
 
 
 def model_flop_per_token(job: TrainingJob) -> float:
@@ -133,7 +132,8 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     head_rate = q.peak16 * c["gemm_share"] * sustained * head_sides
     head = q.head_flop * q.head_passes / head_rate
     kernels = 1 - c["attention_immaturity"] * np.exp(-q.software_age / c["attention_years"])
-    scores_rate = q.peak16 * c["attention_share"] * kernels * power * (q.span / (q.span + c["half_span"])) * (q.head_dim / (q.head_dim + c["half_head"]))
+    tile = q.span / (q.span + c["half_span"]) * (q.head_dim / (q.head_dim + c["half_head"]))
+    scores_rate = q.peak16 * c["attention_share"] * kernels * power * tile
     scores = q.scores_flop * q.scores_passes / scores_rate
     bandwidth = q.bandwidth * MEMORY_SHARE
     fusion = np.exp(-c["stream_fusion"] * (q.year - 2023.0))
@@ -143,7 +143,9 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     stage_memory = (traffic + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
     head_memory = 6 * q.logit_bytes / bandwidth
     compute_micro = (body + experts) * q.passes + scores
-    host_micro = (q.layers * c["host_layer_us"] + q.moe_layers * c["host_moe_us"]) * q.passes * US * np.where(q.tuned > 0, c["host_tuned"], 1.0)
+    host_micro = (
+        (q.layers * c["host_layer_us"] + q.moe_layers * c["host_moe_us"]) * q.passes * US * np.where(q.tuned > 0, c["host_tuned"], 1.0)
+    )
     # The last stage holds the output head; interleaving and uneven splits hide part of it.
     ends = np.where(q.stages > 1, c["head_share"], 1.0)
     busy = compute_micro + stage_memory
@@ -195,7 +197,7 @@ def step_time(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> S
             Exchange(
                 name=name,
                 purpose=purpose,
-                across=(reach[name] > inside) * 1.0,
+                across=np.where(reach[name] > inside, 1.0, 0.0),
                 bytes=getattr(counts, f"bytes_{name}"),
                 time_s=getattr(counts, f"{name}_s"),
                 exposed_s=getattr(parts, name),
