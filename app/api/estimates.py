@@ -1,4 +1,4 @@
-"""Estimates of one explicit thing: a collective or a network."""
+"""Estimates of one explicit thing: a training or serving run, a collective, a network."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from app.api.dependencies import CatalogParameter, JsonBody
 from app.api.operations import COMPUTES, problems, takes
 from app.design.fabric_request import estimate_fabric
 from app.engine.collective_request import estimate_collective
+from app.engine.training.explicit import estimate_layout
 from app.json_text import load_object
 
 router = APIRouter(prefix="/api/v1/estimates", tags=["Estimates"])
@@ -45,3 +46,21 @@ def collective(body: JsonBody, catalog: CatalogParameter) -> Response:
 def fabric(body: JsonBody, catalog: CatalogParameter) -> Response:
     """NICs and their rate default to what the GPU is usually bought with."""
     return JSONResponse(estimate_fabric(load_object(body), catalog))
+
+
+TRAINING = {
+    "catalog_model": "meta-llama/Llama-2-7b-hf", "gpu_id": "h100-sxm-80gb", "n_gpus": 8, "gpus_per_node": 8, "seq_len": 4096, "dp": 8,
+    "micro_batch": 2, "global_batch_seqs": 128, "precision": "bf16", "sharding": "zero3", "task": "pretrain",
+}  # fmt: skip
+
+
+@router.post(
+    "/training",
+    summary="Step time, rate and memory of one training run",
+    operation_id="estimate_training",
+    responses=_answer("step_s, tokens_per_s, mfu, peak_mem_gb and more, each as low, mid and high"),
+    openapi_extra=takes("Request", example=TRAINING),
+)
+def training(body: JsonBody, catalog: CatalogParameter) -> Response:
+    """One explicit layout; the keys are the columns of the published training measurements."""
+    return JSONResponse(estimate_layout(load_object(body), catalog))

@@ -18,7 +18,8 @@ from app.ranges import Range
 MAX_BODY_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_LIST = 100
-MAX_CONFIG_KEYS = 2_000
+MAX_ERRORS = 50
+"""Faults listed at once; finding the nearest known name of thousands of keys would take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def _as_range(value: Any) -> Any:
         raise ValueError("must be a number, or an object with low, mid and high")
     if isinstance(value, int | float):
         return {"low": value, "mid": value, "high": value}
+    if isinstance(value, dict) and any(isinstance(end, bool | str) for end in value.values()):
+        raise ValueError("low, mid and high must be numbers")
     return value
 
 
@@ -396,7 +399,7 @@ def _check_depth(value: Any) -> None:
 def profile_errors(error: ValidationError) -> list[FieldError]:
     """Field, message and limit of every problem pydantic found."""
     found: list[FieldError] = []
-    for item in error.errors(include_url=False):
+    for item in error.errors(include_url=False)[:MAX_ERRORS]:
         path = ".".join(str(step) for step in item["loc"] if step != "function-after[check(), Range]") or "profile"
         context = item.get("ctx") or {}
         limit = next(
