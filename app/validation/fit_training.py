@@ -22,8 +22,13 @@ from numpy.typing import NDArray
 from app.catalog.loader import Catalog, load_catalog
 from app.engine.training.constants import BY_GENERATION, generation_key, training_table
 from app.engine.training.explicit import explicit_run, predict
+from app.engine.training.job import TrainingJob, TrainingLayout
+from app.engine.training.memory import training_memory_bytes
 from app.engine.training.quantities import QUANTITY_NAMES, Quantities, quantities
+from app.engine.training.search import usable_bytes
+from app.engine.training.sizing import MEMORY_SPREAD
 from app.engine.training.step import assemble
+from app.units import GB
 from app.validation.training import MEMORY_METRIC, points_of
 from app.workload.profile import ProfileError
 
@@ -32,6 +37,10 @@ DATA_FILE = Path("app/engine/data/training.toml")
 PRIOR_SPREAD = 0.35
 """Standard deviation of the prior on the logarithm of a constant: physical starting values, loosely held."""
 PRIOR_WEIGHT = 0.15
+MEMORY_UPPER = {"communicator_gb": 2.0}
+"""NCCL channels and user buffers of one communicator take 1 to 2 GB; more would stand for something else."""
+NEAR_LIMIT = 0.6
+"""Runs predicted to need less than this share of their GPU say nothing about memory unless they state a peak."""
 UPPER = {
     "gemm_share": 0.97, "gemm_share_8bit": 0.9, "attention_share": 0.85, "tp_exposed": 1.3, "cp_exposed": 1.3, "ep_exposed": 1.3,
     "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2, "attention_immaturity": 0.95,
@@ -140,6 +149,69 @@ def _pseudo_huber(errors: FloatArray, scale: float) -> FloatArray:
     return result
 
 
+@dataclass(frozen=True)
+class MemoryCase:
+    """One run: its peak in bytes where stated, and the bytes its GPU offers, which a run that happened did not exceed."""
+
+    job: TrainingJob
+    layout: TrainingLayout
+    peak_bytes: float | None
+    usable_bytes: float
+    source: str
+
+    def predicted(self, constants: Mapping[str, float]) -> float:
+        """Bytes of one GPU."""
+        return sum(float(part[0]) for part in training_memory_bytes(self.job, self.layout, constants).values())
+
+
+def memory_cases(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> list[MemoryCase]:
+    """Comparable rows with a peak, and those that come near the limit of their GPU."""
+    cases = []
+    for row in rows:
+        if (row.get("comparable") or "yes") != "yes":
+            continue
+        try:
+            run = explicit_run(row, catalog)
+        except ProfileError:
+            continue
+        peaks = [point for point in points_of(row, catalog)[0] if point.metric == MEMORY_METRIC]
+        result = predict(run)
+        limit = usable_bytes(run.platform)
+        if peaks or result.total_bytes > NEAR_LIMIT * limit:
+            peak = peaks[0].measured * GB if peaks else None
+            cases.append(MemoryCase(run.job, result.layout, peak, limit, row.get("source_key", "")))
+    return cases
+
+
+def fit_memory(cases: Sequence[MemoryCase], table: Mapping[str, float]) -> tuple[dict[str, float], FloatArray]:
+    """Memory constants with the least robust, source-weighted error where a peak is stated, held below the GPU's memory
+    (at the low end of the predicted range) everywhere; and the errors of the stated peaks."""
+    from scipy.optimize import least_squares
+
+    names = [name for name in table if name != "usable_fraction"]
+    start = np.log([table[name] for name in names])
+    stated = np.array([case.peak_bytes is not None for case in cases])
+    peaks = np.array([case.peak_bytes or 1.0 for case in cases])
+    limits = np.array([case.usable_bytes for case in cases]) / MEMORY_SPREAD[0]
+    counts = Counter((case.source, case.peak_bytes is not None) for case in cases)
+    weights = np.array([counts[case.source, case.peak_bytes is not None] ** -0.5 for case in cases]) / np.sqrt(len(counts))
+
+    def parts(logs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        values = dict(zip(names, np.exp(logs), strict=True))
+        predicted = np.array([case.predicted(values) for case in cases])
+        return np.log(predicted / peaks), np.maximum(np.log(predicted / limits), 0.0)
+
+    def residuals(logs: FloatArray) -> FloatArray:
+        errors, excess = parts(logs)
+        return np.concatenate([np.where(stated, _pseudo_huber(errors, 0.1), 4 * excess) * weights, 0.05 * (logs - start)])
+
+    low = start - np.log(4.0)
+    high = np.array([np.log(MEMORY_UPPER.get(name, np.inf)) for name in names])
+    high = np.minimum(start + np.log(4.0), high)
+    found = least_squares(residuals, np.minimum(start, high - 1e-6), bounds=(low, high), max_nfev=25)
+    return dict(zip(names, (float(value) for value in np.exp(found.x)), strict=True)), parts(found.x)[0][stated]
+
+
 def described(errors: FloatArray, sources: Sequence[str]) -> dict[str, float]:
     """Median, 90th percentile and median over sources of |predicted/measured - 1|."""
     size = np.abs(np.expm1(errors))
@@ -163,9 +235,8 @@ def cross_validated(model: Model, sample: Sample) -> FloatArray:
     return errors
 
 
-def rewritten(text: str, model: Model, logs: FloatArray, figures: Mapping[str, Any]) -> str:
+def rewritten(text: str, values: Mapping[str, float], figures: Mapping[str, Any]) -> str:
     """The data file with the fitted numbers in place and the figures of the fit in its ``[fit]`` table."""
-    values = {f"{group}.{name}": value for (group, name), value in zip(model.names, np.exp(logs), strict=True)}
     lines, group = [], ""
     for line in text.splitlines():
         header = re.fullmatch(r"\[(\w+)\]", line.strip())
@@ -206,8 +277,13 @@ def main() -> None:
         crossed = described(cross_validated(model, sample), sample.sources)
         print("leave one source out", crossed)
         found |= {f"cross_{name}": value for name, value in crossed.items() if name != "rows"}
+    memory, memory_errors = fit_memory(memory_cases(rows, load_catalog()), training_table()["memory"])
+    print("memory", memory, float(np.median(np.abs(np.expm1(memory_errors)))), float(np.quantile(np.abs(np.expm1(memory_errors)), 0.9)))
+    found["memory_median_abs_error"] = float(np.median(np.abs(np.expm1(memory_errors))))
+    values = {f"{group}.{name}": float(value) for (group, name), value in zip(model.names, np.exp(logs), strict=True)}
+    values |= {f"memory.{name}": value for name, value in memory.items()}
     if options.write:
-        DATA_FILE.write_text(rewritten(DATA_FILE.read_text(encoding="utf-8"), model, logs, found), encoding="utf-8")
+        DATA_FILE.write_text(rewritten(DATA_FILE.read_text(encoding="utf-8"), values, found), encoding="utf-8")
 
 
 if __name__ == "__main__":

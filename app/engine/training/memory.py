@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,10 +59,10 @@ def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tupl
     return kept, 2 * shape.hidden / spread
 
 
-def training_memory_bytes(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
+def training_memory_bytes(job: TrainingJob, layout: TrainingLayout, constants: Mapping[str, float] | None = None) -> dict[str, FloatArray]:
     """Bytes per GPU by component: weights, gradients, optimizer, master_weights, activations, logits, gathered_layers
     (ZeRO-3), communication (NCCL and bucket buffers), runtime (CUDA context and workspaces), fragmentation."""
-    c = training_table()["memory"]
+    c: Mapping[str, float] = training_table()["memory"] if constants is None else constants
     dense, experts = parameters_per_gpu(job, layout)
     weights_held, state_held, gradients_held = _held(job, layout, dense, experts)
     weight_bytes = job.base_bits / 8 if job.frozen_base else 2.0
