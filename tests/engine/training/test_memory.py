@@ -1,0 +1,170 @@
+"""Memory of training, component by component, against figures worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.engine.training.constants import training_table
+from app.engine.training.job import RECOMPUTE, SHARDING, TrainingLayout
+from app.engine.training.memory import activation_bytes_per_token, parameters_per_gpu, training_memory_bytes
+from app.units import GB
+from tests.engine.training.conftest import TOY, model_job, toy_job
+
+FULL = RECOMPUTE.index("full")
+
+
+def total(parts: dict[str, np.ndarray]) -> float:
+    return float(sum(part[0] for part in parts.values()))
+
+
+def test_kept_activations_of_a_layer() -> None:
+    # 16-bit: 2 q + 2 kv + MLP (up and its GELU: 2 x 128) = 64 + 64 + 256 = 384 elements, 4 norms of 32 = 128: 2 x 512 = 1,024 bytes
+    kept, boundary = activation_bytes_per_token(toy_job(), TrainingLayout.of())
+    assert kept[0] == pytest.approx(1024)
+    assert boundary[0] == 64  # the layer's input: 2 x 32
+
+
+def test_sequence_parallelism_splits_norms_from_2023_on() -> None:
+    layout = TrainingLayout.of(tp=2)
+    assert activation_bytes_per_token(toy_job(), layout)[0][0] == pytest.approx(512)
+    # 2022: 768 / 2 + 256 of norms + 64 of dropout masks, whole on every rank
+    assert activation_bytes_per_token(toy_job(software_year=2022), layout)[0][0] == pytest.approx(384 + 256 + 64)
+
+
+def test_scores_are_kept_without_fused_attention() -> None:
+    # 5 a s = 5 x 4 x 16 = 320 bytes per token (arXiv 2205.05198); selective recomputation drops them
+    job = toy_job(flash_attention=False)
+    none = activation_bytes_per_token(job, TrainingLayout.of())[0][0]
+    selective = activation_bytes_per_token(job, TrainingLayout.of(recompute=1))[0][0]
+    assert none == pytest.approx(1024 + 320)
+    assert selective == pytest.approx(1024)
+
+
+def test_selective_recompute_with_fused_attention_drops_norm_outputs_and_product() -> None:
+    # 2 x (384 - 128) + 2 x 2 x 32 = 512 + 128
+    assert activation_bytes_per_token(toy_job(), TrainingLayout.of(recompute=1))[0][0] == pytest.approx(640)
+
+
+def test_parameters_of_one_rank() -> None:
+    # layer: 4 x 32 x 32 + 2 x 32 x 128 = 12,288; norms (2 x 4 + 1) x 32 = 288; embedding and head 3,200 each
+    dense, experts = parameters_per_gpu(toy_job(), TrainingLayout.of())
+    assert dense[0] == 4 * 12_288 + 288 + 2 * 3_200
+    assert experts[0] == 0
+    # two stages of two ranks: body / 4 and the fuller end / 2
+    assert parameters_per_gpu(toy_job(), TrainingLayout.of(tp=2, pp=2))[0][0] == (4 * 12_288 + 288) / 4 + 1_600
+
+
+@pytest.mark.parametrize(
+    ("sharding", "weights", "gradients", "optimizer"), [("none", 1, 1, 1), ("zero1", 1, 1, 4), ("zero2", 1, 4, 4), ("zero3", 4, 4, 4)]
+)
+def test_zero_stages_divide_in_order(sharding: str, weights: int, gradients: int, optimizer: int) -> None:
+    # 55,840 parameters: 2 bytes of weight, 4 of gradient, 8 of Adam's moments, each over 1 or 4 ranks (arXiv 1910.02054)
+    parts = training_memory_bytes(toy_job(), TrainingLayout.of(dp=4, sharding=SHARDING.index(sharding)))
+    assert parts["weights"][0] == pytest.approx(55_840 * 2 / weights)
+    assert parts["gradients"][0] == pytest.approx(55_840 * 4 / gradients)
+    assert parts["optimizer"][0] == pytest.approx(55_840 * 8 / optimizer)
+
+
+def test_zero3_holds_sixteen_or_eighteen_bytes_a_parameter() -> None:
+    # sharded fp32 master (its 16-bit copy is gathered on demand): 2 + 2 + 4 + 8 = 16 bytes over 4 ranks
+    parts = training_memory_bytes(toy_job(), TrainingLayout.of(dp=4, sharding=3))
+    held = sum(float(parts[name][0]) for name in ("weights", "gradients", "optimizer", "master_weights"))
+    assert held == pytest.approx(55_840 * (2 + 4 + 8 + 2) / 4)
+
+
+@pytest.mark.parametrize(("precision", "year", "expected"), [("bf16", 2025, 4.0), ("bf16", 2022, 6.0), ("fp16", 2022, 2.0)])
+def test_gradients_by_precision_and_year(precision: str, year: int, expected: float) -> None:
+    assert toy_job(precision=precision, software_year=year).gradient_bytes == expected
+
+
+def test_lora_trains_two_factors_beside_every_layer() -> None:
+    # per layer: attention 4 x 32 + 2 x 32 + 2 x 32 = 256, MLP 3 x (32 + 128) = 480; rank 2 and four layers: 8 x 736
+    job = toy_job(task="lora", lora_rank=2)
+    assert job.trained_parameters == 5_888
+    parts = training_memory_bytes(job, TrainingLayout.of())
+    assert parts["weights"][0] == pytest.approx(2 * 55_840)
+    assert parts["optimizer"][0] == pytest.approx(8 * 5_888)
+
+
+def test_a_four_bit_base_takes_its_bits() -> None:
+    parts = training_memory_bytes(toy_job(task="qlora", lora_rank=2, base_bits=4.5), TrainingLayout.of())
+    assert parts["weights"][0] == pytest.approx(55_840 * 4.5 / 8)
+
+
+def test_micro_batches_in_flight() -> None:
+    # pp = 4, one layer a stage: first stage keeps 4 micro-batches of 16 tokens x 1,024 bytes; interleaved by 2: 4 + 3/2
+    factor = training_table()["memory"]["activation_factor"]
+    plain = training_memory_bytes(toy_job(), TrainingLayout.of(pp=4))["activations"][0]
+    interleaved = training_memory_bytes(toy_job(), TrainingLayout.of(pp=4, vp=2))["activations"][0]
+    assert plain == pytest.approx(16 * 1024 * 4 * factor)
+    assert interleaved == pytest.approx(16 * 1024 * 5.5 * factor)
+
+
+def test_full_recompute_keeps_inputs_and_one_layer() -> None:
+    factor = training_table()["memory"]["activation_factor"]
+    parts = training_memory_bytes(toy_job(), TrainingLayout.of(recompute=FULL))
+    assert parts["activations"][0] == pytest.approx(16 * (4 * 64 + 1024 * factor))
+
+
+def test_logits_of_one_micro_batch() -> None:
+    # 16 tokens x 100 entries; a fused loss stores none, an encoder scores 15% of its tokens
+    each = training_table()["memory"]["logit_bytes"]
+    assert training_memory_bytes(toy_job(), TrainingLayout.of())["logits"][0] == pytest.approx(1600 * each)
+    assert training_memory_bytes(toy_job(fused_loss=True), TrainingLayout.of())["logits"][0] == 0
+    encoder = toy_job(shape=replace(TOY, modality="encoder"))
+    assert training_memory_bytes(encoder, TrainingLayout.of())["logits"][0] == pytest.approx(240 * each)
+
+
+def test_offload_leaves_no_optimizer_state() -> None:
+    parts = training_memory_bytes(toy_job(cpu_offload=True), TrainingLayout.of(dp=2, sharding=1))
+    assert parts["optimizer"][0] == 0
+    assert parts["master_weights"][0] == 0
+
+
+def test_llama_70b_state_on_eight_ranks() -> None:
+    # 70.6e9 x (2 + 4 + 8 + 2) / 64 ranks = 17.6 GB of sharded state
+    parts = training_memory_bytes(model_job("meta-llama/Meta-Llama-3-70B"), TrainingLayout.of(dp=64, sharding=3))
+    held = sum(float(parts[name][0]) for name in ("weights", "gradients", "optimizer", "master_weights"))
+    assert held / GB == pytest.approx(70.6 * 16 / 64, rel=0.01)
+
+
+degrees = st.sampled_from([1, 2, 4, 8])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    micro=st.integers(1, 16),
+    more=st.integers(1, 16),
+    tp=degrees,
+    pp=degrees,
+    dp=degrees,
+    recompute=st.integers(0, 2),
+    sharding=st.integers(0, 3),
+)
+def test_more_micro_batch_never_needs_less(micro: int, more: int, tp: int, pp: int, dp: int, recompute: int, sharding: int) -> None:
+    job = model_job("meta-llama/Llama-3.1-8B-Instruct", global_batch_sequences=1e6)
+    layouts = [
+        TrainingLayout.of(micro_batch=size, tp=tp, pp=pp, dp=dp, recompute=recompute, sharding=sharding) for size in (micro, micro + more)
+    ]
+    few, many = (total(training_memory_bytes(job, layout)) for layout in layouts)
+    assert many >= few
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    tp=st.sampled_from([1, 2, 4]),
+    pp=degrees,
+    sharding=st.integers(0, 3),
+    name=st.sampled_from(["Llama-3.1-8B", "Qwen3-30B-A3B", "DeepSeek-V3"]),
+)
+def test_tensor_parallelism_never_raises_weights(tp: int, pp: int, sharding: int, name: str) -> None:
+    job = model_job(name)
+    fewer, more = (
+        training_memory_bytes(job, TrainingLayout.of(tp=value, pp=pp, dp=8, sharding=sharding))["weights"][0] for value in (tp, 2 * tp)
+    )
+    assert more <= fewer
