@@ -42,9 +42,11 @@ MEMORY_UPPER = {"communicator_gb": 2.0}
 NEAR_LIMIT = 0.6
 """Runs predicted to need less than this share of their GPU say nothing about memory unless they state a peak."""
 UPPER = {
-    "gemm_share": 0.97, "gemm_share_8bit": 0.9, "attention_share": 0.85, "tp_exposed": 1.3, "cp_exposed": 1.3, "ep_exposed": 1.3,
-    "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2, "attention_immaturity": 0.95,
+    "gemm_share": 0.9, "gemm_share_8bit": 0.9, "attention_share": 0.85, "tp_exposed": 1.3, "cp_exposed": 1.3, "ep_exposed": 1.3,
+    "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2,
 }  # fmt: skip
+LOWER = {"gemm_share": 0.35, "gemm_share_8bit": 0.3, "attention_share": 0.15}
+"""Less than a library reaches on any of these GPUs would stand for something else."""
 FIXED = ("watts_per_tflop",)
 
 
@@ -111,7 +113,10 @@ class Model:
     def bounds(self) -> tuple[FloatArray, FloatArray]:
         """Factor 4 around the start, and physical upper limits."""
         high = np.array([np.log(UPPER.get(name if group == "common" else group, np.inf)) for group, name in self.names])
-        return self.start - np.log(4.0), np.maximum(np.minimum(self.start + np.log(4.0), high), self.start + 1e-6)
+        low = np.array([np.log(LOWER.get(name if group == "common" else group, 1e-9)) for group, name in self.names])
+        return np.minimum(np.maximum(self.start - np.log(4.0), low), self.start - 1e-6), np.maximum(
+            np.minimum(self.start + np.log(4.0), high), self.start + 1e-6
+        )
 
     def errors(self, logs: FloatArray, sample: Sample) -> FloatArray:
         """log(predicted / measured) of every row."""

@@ -20,6 +20,8 @@ FloatArray = NDArray[np.float64]
 
 MEMORY_SHARE = 0.85
 """Share of nameplate bandwidth streaming kernels reach (STREAM-like figures of A100, H100: 0.83 to 0.92)."""
+KERNEL_YEAR = 2026.0
+"""Software year whose attention kernels ``attention_share`` describes."""
 RIDGE = 153.0
 """FLOP per byte of the A100 (312 TFLOPS, 2.04 TB/s), the machine ``half_side`` is stated for."""
 
@@ -131,7 +133,7 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     experts = q.expert_flop * (1 + half / q.expert_width) * (1 + half / q.expert_rows) / (q.peak_linear * share * side_h)
     head_rate = q.peak16 * c["gemm_share"] * sustained * head_sides
     head = q.head_flop * q.head_passes / head_rate
-    kernels = 1 - c["attention_immaturity"] * np.exp(-q.software_age / c["attention_years"])
+    kernels = 1 / (1 + c["attention_age"] * np.maximum(KERNEL_YEAR - q.year, 0.0))
     tile = q.span / (q.span + c["half_span"]) * (q.head_dim / (q.head_dim + c["half_head"]))
     scores_rate = q.peak16 * c["attention_share"] * kernels * power * tile
     scores = q.scores_flop * q.scores_passes / scores_rate
@@ -139,6 +141,7 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     fusion = np.exp(-c["stream_fusion"] * (q.year - 2023.0))
     traffic = fusion * (c["streams"] * q.hidden_bytes + c["wide_streams"] * q.wide_bytes) * (q.passes / 3)
     traffic = traffic + c["expert_streams"] * q.routed_bytes * (q.passes / 3) + c["adapter_streams"] * q.adapter_bytes
+    traffic = traffic + c["cast_streams"] * q.low_precision * (2 * q.hidden_bytes + q.wide_bytes) * (q.passes / 3)
     traffic = traffic + c["score_passes"] * q.score_bytes * (q.scores_passes / 3.5)
     stage_memory = (traffic + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
     head_memory = 6 * q.logit_bytes / bandwidth
