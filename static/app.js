@@ -18,6 +18,17 @@ if (theme) {
 
 document.getElementById("problems")?.focus();
 
+// A link to a field opens the fold it lies in.
+const reveal = () => {
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  if (!target) return;
+  for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  target.scrollIntoView({ block: "center" });
+  target.focus({ preventScroll: true });
+};
+addEventListener("hashchange", reveal);
+reveal();
+
 const form = document.getElementById("profile");
 const preview = document.getElementById("preview");
 if (form && preview) {
@@ -30,7 +41,25 @@ if (form && preview) {
   document.getElementById("f-workload")?.addEventListener("change", () => {
     form.querySelector('button[name="show"]')?.click();
   });
-  let timer, running;
+  let timer, running, known = new Map();
+  const figures = () => {
+    const shown = new Map([...preview.querySelectorAll("[data-name]")].map((item) => [item.dataset.name, item.textContent]));
+    // A form that is briefly incomplete shows no figures: then the last ones shown stay the ones to compare with.
+    if (shown.size) known = shown;
+    return known;
+  };
+  const tellChanges = (before) => {
+    const list = preview.querySelector(".changes");
+    if (!list || !before.size) return;
+    for (const item of preview.querySelectorAll("[data-name]")) {
+      const old = before.get(item.dataset.name);
+      if (old === undefined || old === item.textContent) continue;
+      const line = document.createElement("li");
+      line.textContent = `${item.dataset.name}: ${item.textContent}, was ${old}`;
+      list.append(line);
+    }
+    list.hidden = !list.children.length;
+  };
   const ask = () => {
     clearTimeout(timer);
     timer = setTimeout(async () => {
@@ -41,9 +70,11 @@ if (form && preview) {
       try {
         const answer = await fetch("/preview", { method: "POST", body: data, signal: running.signal });
         if (!answer.ok) return;
+        const before = figures();
         // The fragment is made by our own server, which escapes every value in it.
         preview.innerHTML = await answer.text();
         preview.hidden = false;
+        tellChanges(before);
       } catch (error) {
         if (error.name !== "AbortError") preview.hidden = true;
       }

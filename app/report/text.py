@@ -69,7 +69,10 @@ def usd(value: Decimal | float | None) -> str:
     amount = float(value)
     if amount >= 100:
         return f"${amount:,.0f}"
-    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:,.4f}".rstrip("0")
+    if amount >= 1 or amount == 0:
+        return f"${amount:,.2f}"
+    cents = f"{amount:.4f}".rstrip("0")
+    return f"${cents:0<4}"
 
 
 def usd_range(value: UsdRange | None) -> str:
@@ -118,9 +121,9 @@ def moment(value: datetime) -> str:
 def shown(value: Any) -> str:
     """Any assumption's value."""
     if isinstance(value, dict) and set(value) == {"low", "mid", "high"}:
-        return f"{significant(value['mid'])} ({significant(value['low'])} to {significant(value['high'])})"
+        return f"{value['mid']:,.4g} ({value['low']:,.4g} to {value['high']:,.4g})"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float | int):
-        return significant(float(value), 4)
-    return str(value)
+        return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:,.4g}"
+    return str(value).replace("n_plus_1", "N+1")

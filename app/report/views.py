@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.advice.recommendation import Alternative, Design, Estimate, Recommendation
+from app.advice.recommendation import Design, Estimate, Recommendation
 from app.report import text
 from app.report.bars import Bar, memory_bar, time_bar
+from app.report.charts import Chart, cost_by_design, cost_over_time, scaling_chart
 from app.report.picture import architecture_picture, legend, picture_words
 
 AT_LOAD = "whole installation, at the asked load"
@@ -28,12 +29,16 @@ class RecommendationView:
     recommendation: Recommendation
     figures: tuple[Figure, ...]
     layout: str
+    speed: str
     picture: str
     picture_words: str
     legend: str
     memory: Bar | None
     time: Bar | None
     confidence: str
+    costs: Chart | None
+    over_time: Chart | None
+    scaling: Chart | None
 
 
 def recommendation_view(recommendation: Recommendation) -> RecommendationView:
@@ -43,12 +48,16 @@ def recommendation_view(recommendation: Recommendation) -> RecommendationView:
         recommendation=recommendation,
         figures=key_figures(recommendation),
         layout="" if design is None else layout_sentence(design),
+        speed="" if estimate is None else first_speed(estimate),
         picture=architecture_picture(recommendation),
         picture_words=picture_words(recommendation),
         legend="; ".join(legend(recommendation)),
         memory=None if estimate is None else memory_bar(estimate),
         time=None if estimate is None else time_bar(estimate),
         confidence=confidence_words(recommendation.confidence),
+        costs=cost_by_design(recommendation),
+        over_time=cost_over_time(recommendation.cost),
+        scaling=scaling_chart(recommendation),
     )
 
 
@@ -121,7 +130,7 @@ def _speed(estimate: Estimate) -> list[Figure]:
     if estimate.training is not None:
         training = estimate.training
         if training.days is not None:
-            note = f"with failures and checkpoints: {text.percent(training.goodput_fraction)} useful time"
+            note = f"failures and checkpoints take {text.percent(1 - training.goodput_fraction)} of it"
             found.append(Figure(label="Run takes", value=text.ranged(training.days, "days"), note=note))
         found.append(Figure(label="Trains at", value=text.ranged(training.tokens_per_s, "tokens/s"), note="all GPUs together"))
         found.append(Figure(label="MFU", value=text.percent_range(training.mfu), note="share of the dense 16-bit peak"))
@@ -131,7 +140,7 @@ def _speed(estimate: Estimate) -> list[Figure]:
     return found
 
 
-def alternative_speed(alternative: Alternative) -> str:
-    """The first speed figure of an alternative, in one cell."""
-    figures = _speed(alternative.estimate)
+def first_speed(estimate: Estimate) -> str:
+    """The first speed figure of a design, for one cell of a table."""
+    figures = _speed(estimate)
     return f"{figures[0].label}: {figures[0].value}" if figures else ""

@@ -179,6 +179,7 @@ def _answer_page(catalog: Catalog, answer: Recommendation, **context: Any) -> HT
         "recommendation.html",
         r=answer,
         view=recommendation_view(answer),
+        name=str(answer.profile.get("name") or ""),
         people=people_sentence(answer),
         catalog_version=catalog.version,
         **{**defaults, **context},
@@ -294,7 +295,18 @@ def stored(recommendation_id: str, catalog: CatalogUsed, actor: ActingUser, stor
     """A stored answer, as it was given; nothing is computed."""
     answer = Recommendation.model_validate(store.recommendations.document(actor, recommendation_id))
     line = store.recommendations.line(actor, recommendation_id)
-    return _answer_page(catalog, answer, stored=line)
+    kept = store.profiles.get(actor, line.profile_id)
+    given = parse_profile(answer.profile)
+    typed = {path: value for path, value in values_of(given).items() if path != "name"}
+    return _answer_page(
+        catalog,
+        answer,
+        stored=line,
+        form_values={**typed, "workload": given.workload, "form": "1"},
+        profile_id=line.profile_id,
+        version=str(kept.version),
+        customer=kept.customer or "",
+    )
 
 
 @router.get("/catalog/{kind}")

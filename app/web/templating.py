@@ -11,11 +11,12 @@ from starlette.responses import HTMLResponse
 
 from app.ranges import Range
 from app.report import text
-from app.report.views import alternative_speed
+from app.report.views import first_speed
 from app.web.fields import BY_PATH, FormField, default_of
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
+ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt_llm": "TensorRT-LLM"}
 EFFECT_WORDS = {"veto": "Ruled out:", "require": "Needed:", "prefer": "Better:", "warn": "Mind:", "info": "Note:"}
 
 
@@ -30,6 +31,21 @@ def label_of(path: str) -> str:
 def field_id(path: str) -> str:
     """The HTML id of a field."""
     return "f-" + path.replace(".", "-")
+
+
+def on_form(path: str) -> bool:
+    """Whether the form has a field for a profile path."""
+    return path in BY_PATH
+
+
+def typeable(path: str) -> bool:
+    """Whether a field is one number, which can be typed where the assumption stands."""
+    return path in BY_PATH and BY_PATH[path].kind in ("number", "integer")
+
+
+def engine_name(value: str) -> str:
+    """An engine as its makers write it."""
+    return ENGINE_NAMES.get(value, text.words(value))
 
 
 def changed_count(items: list[FormField], form: Any) -> int:
@@ -57,12 +73,15 @@ def _environment() -> Environment:
     ):  # fmt: skip
         environment.filters[name] = getattr(text, name)
     environment.filters["memory_value"] = memory_value
+    environment.filters["engine_name"] = engine_name
     environment.globals |= {
         "label_of": label_of,
         "field_id": field_id,
+        "on_form": on_form,
+        "typeable": typeable,
         "default_of": default_of,
         "changed_count": changed_count,
-        "alternative_speed": alternative_speed,
+        "first_speed": first_speed,
         "effect_word": EFFECT_WORDS.__getitem__,
     }
     return environment
@@ -71,6 +90,6 @@ def _environment() -> Environment:
 ENVIRONMENT = _environment()
 
 
-def page(name: str, status: int = 200, **context: Any) -> HTMLResponse:
+def page(template: str, status: int = 200, /, **context: Any) -> HTMLResponse:
     """A rendered page."""
-    return HTMLResponse(ENVIRONMENT.get_template(name).render(**context), status_code=status)
+    return HTMLResponse(ENVIRONMENT.get_template(template).render(**context), status_code=status)

@@ -55,7 +55,7 @@ def visit(browser):
 
 def answer(page, address, preset):
     page.goto(f"{address}/new?preset={preset}")
-    page.get_by_role("button", name="Get the recommendation").click()
+    page.get_by_role("button", name="Get the recommendation", exact=True).click()
     page.wait_for_selector(".verdict h1")
 
 
@@ -78,7 +78,7 @@ def test_axe_finds_nothing_on_any_page(visit, address, theme):
         assert violations(page) == [], preset
     page.goto(f"{address}/new")
     page.fill("#f-serving-input_tokens", "minus one")
-    page.get_by_role("button", name="Get the recommendation").click()
+    page.get_by_role("button", name="Get the recommendation", exact=True).click()
     page.wait_for_selector("#problems")
     assert violations(page) == []
 
@@ -127,7 +127,7 @@ def test_from_the_form_to_a_saved_profile_without_javascript(visit, address):
     page = visit(java_script_enabled=False)
     page.goto(address)
     page.get_by_role("link", name="Questions over our documents").click()
-    page.get_by_role("button", name="Get the recommendation").click()
+    page.get_by_role("button", name="Get the recommendation", exact=True).click()
     page.get_by_label("Customer").fill("Example & Co")
     page.get_by_role("button", name="Save", exact=True).click()
     page.wait_for_url("**/recommendations/**")
@@ -136,7 +136,7 @@ def test_from_the_form_to_a_saved_profile_without_javascript(visit, address):
     page.wait_for_url("**/recommendations/**")
     page.get_by_role("link", name="Change and run again").click()
     page.get_by_label("or requests in flight at the peak").fill("40")
-    page.get_by_role("button", name="Get the recommendation").click()
+    page.get_by_role("button", name="Get the recommendation", exact=True).click()
     page.get_by_role("button", name="Save as next version").click()
     page.wait_for_url("**/recommendations/**")
     page.goto(f"{address}/profiles")
