@@ -43,7 +43,7 @@ NEAR_LIMIT = 0.6
 """Runs predicted to need less than this share of their GPU say nothing about memory unless they state a peak."""
 UPPER = {
     "gemm_share": 0.9, "gemm_share_8bit": 0.9, "attention_share": 0.85, "tp_exposed": 1.3, "cp_exposed": 1.3, "ep_exposed": 1.3,
-    "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "immaturity": 0.45, "head_share": 1.2,
+    "pp_exposed": 1.5, "dp_exposed_floor": 0.8, "dp_cover": 1.0, "dp_gather_exposed": 1.0, "immaturity": 0.45, "head_share": 1.2,
 }  # fmt: skip
 LOWER = {"gemm_share": 0.35, "gemm_share_8bit": 0.3, "attention_share": 0.15}
 """Less than a library reaches on any of these GPUs would stand for something else."""

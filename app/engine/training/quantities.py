@@ -84,6 +84,8 @@ class Quantities:
     pp_s: FloatArray
     dp_s: FloatArray
     zero3: FloatArray
+    gathered_share: FloatArray
+    """Share of ``dp_s`` that gathers updated weights after the optimizer: half with ZeRO-1 and 2, else none."""
     optimizer_bytes: FloatArray
     offload_bytes: FloatArray
     servers: FloatArray
@@ -207,6 +209,7 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "head_dim": one * max(shape.head_dim, 1),
         "stages": layout.pp,
         "interleaved": np.maximum(layout.vp, 1.0),
+        "gathered_share": 0.5 * ((layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))),
         "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
         "optimizer_bytes": update * (not job.cpu_offload),
         "offload_bytes": update * job.cpu_offload,
@@ -248,6 +251,8 @@ def local_ranks(ranks: FloatArray, inner: FloatArray, per_server: int) -> FloatA
     return np.minimum(np.maximum(np.floor(per_server / inner), 1.0), ranks)
 
 
+BUCKET_BYTES = 100e6
+"""Gradients of one message: PyTorch DDP starts from 25 MB buckets, Megatron-LM takes 40 million elements."""
 Use = tuple[Collective, FloatArray, FloatArray, FloatArray]
 """Collective, bytes, ranks and ranks per server, over layouts."""
 
@@ -299,7 +304,8 @@ def _data_parallel(
     """Collectives, how often, and bytes of gradients, and of sharded weights, between data-parallel ranks.
 
     DDP and ZeRO-1/2: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-3: weights
-    gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054).
+    gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054), layer by layer;
+    gradients travel in buckets of :data:`BUCKET_BYTES`, so that latency counts once for each.
     """
     dense, experts = parameters_per_gpu(job, layout)
     trained = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
@@ -308,12 +314,14 @@ def _data_parallel(
     zero3 = (layout.sharding >= SHARDING.index("zero3")) & (ranks > 1)
     base = (dense + experts) * (job.base_bits / 8 if job.frozen_base else 2.0)
     group = np.where(zero3, ranks, 1.0)
+    layers = np.maximum(job.shape.layers / layout.pp, 1.0)
+    buckets = np.maximum(trained * 2 / BUCKET_BYTES, 1.0)
     uses: dict[str, Use] = {
-        "dp": ("all_reduce", trained * 2, np.where(zero3, 1.0, ranks), local),
-        "gather": ("all_gather", base, group, local),
-        "scatter": ("reduce_scatter", trained * 2, group, local),
+        "dp": ("all_reduce", trained * 2 / buckets, np.where(zero3, 1.0, ranks), local),
+        "gather": ("all_gather", base / layers, group, local),
+        "scatter": ("reduce_scatter", trained * 2 / layers, group, local),
     }
-    times = {"dp": np.ones_like(ranks), "gather": 2 * micro_batches, "scatter": micro_batches}
+    times = {"dp": buckets, "gather": 2 * micro_batches * layers, "scatter": micro_batches * layers}
     moved = np.where(zero3, micro_batches * (2 * base + trained * 2), trained * 4 * (ranks > 1))
     return uses, times, moved
 

@@ -157,14 +157,15 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     per_micro = busy + host + (tp + cp + ep) / q.micro_batches
     bubble = per_micro * (q.stages - 1) / q.interleaved
     cover = np.where(q.zero3 > 0, busy * q.micro_batches, busy * (2 / 3)) * c["dp_cover"]
-    dp = np.maximum(q.dp_s - cover, q.dp_s * c["dp_exposed_floor"])
+    reduced = q.dp_s * (1 - q.gathered_share)
+    dp = np.maximum(reduced - cover, reduced * c["dp_exposed_floor"]) + q.dp_s * q.gathered_share * c["dp_gather_exposed"]
     uneven = 1 + c["jitter"] * np.log2(q.servers)
     return Parts(
         compute=(compute_micro + head * ends) * q.micro_batches * uneven,
         memory=(stage_memory + head_memory * ends) * q.micro_batches,
         bubble=bubble,
         optimizer=q.optimizer_bytes / bandwidth + q.offload_bytes / (c["offload_gb_per_s"] * GB),
-        host=host * q.micro_batches + c["step_overhead_ms"] * MS,
+        host=host * q.micro_batches + (c["step_overhead_ms"] + c["wait_ms"] * np.log2(q.servers)) * MS,
         tp=tp,
         cp=cp,
         ep=ep,
