@@ -54,7 +54,7 @@ def save_examples(browser: Browser, address: str) -> list[str]:
 def save(page: Page, address: str, preset: str) -> str:
     """The path of the stored answer to a preset."""
     page.goto(f"{address}/new?preset={preset}")
-    page.get_by_role("button", name="Get the recommendation").click()
+    page.get_by_role("button", name="Get the recommendation", exact=True).click()
     page.get_by_label("Customer").fill("Example customer")
     page.get_by_role("button", name="Save").click()
     page.wait_for_url("**/recommendations/**")
