@@ -45,6 +45,8 @@ UNPADDED_FILL = 0.45
 """Mean length over the maximum of BERT pretraining sequences where padding is not computed (MLPerf training, BERT)."""
 NARROW_BY_HABIT = ("hopper", "blackwell")
 """Generations on which record attempts that do not state a precision are taken to use fp8, as those that state it do."""
+FILLED_PIPELINE = 8.0
+"""Micro-batches per pipeline stage where no batch is stated: enough to make the bubble small, as runs are set up."""
 FUSED_LOGIT_SHARE = 0.4
 """Share of the logits' memory a fused loss leaves: one 16-bit and half a 32-bit copy of three or four."""
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -168,7 +170,8 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
     )
     layouts = _layouts(job, platform, int(gpus), numbers, chosen)
     if job.global_batch_sequences == 0.0:
-        job = replace(job, global_batch_sequences=float(np.max(layouts.dp * layouts.micro_batch)))
+        filled = layouts.dp * layouts.micro_batch * np.where(layouts.pp > 1, FILLED_PIPELINE * layouts.pp, 1.0)
+        job = replace(job, global_batch_sequences=float(np.max(filled)))
     return ExplicitRun(job=job, platform=platform, layouts=layouts, micro_step="micro iteration" in text)
 
 
