@@ -63,12 +63,12 @@ def percent_range(value: Range | None) -> str:
 
 
 def usd(value: Decimal | float | None) -> str:
-    """Money: whole dollars from 100 on, cents below, four digits for unit prices below one dollar."""
+    """Money in three significant figures from 100 on, cents below, four digits for unit prices below one dollar."""
     if value is None:
         return NOT_KNOWN
     amount = float(value)
     if amount >= 100:
-        return f"${amount:,.0f}"
+        return f"${significant(amount)}"
     if amount >= 1 or amount == 0:
         return f"${amount:,.2f}"
     cents = f"{amount:.4f}".rstrip("0")
@@ -95,9 +95,14 @@ def architecture(value: Any) -> str:
 def words(name: str) -> str:
     """A field name as words: ``kv_cache`` -> ``KV cache``."""
     text = name.replace("_", " ")
-    for short in ("kv", "gpu", "pcie", "mfu", "hbm", "cpu", "nic"):
+    for short in ("kv", "gpu", "pcie", "mfu", "hbm", "cpu", "nic", "pdu"):
         text = " ".join(part.upper() if part == short else part for part in text.split(" "))
     return text[:1].upper() + text[1:]
+
+
+def sentence(message: str) -> str:
+    """A message that begins with a capital and ends with a stop."""
+    return message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
 
 
 def figure_label(name: str) -> str:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.catalog.loader import Catalog
-from app.units import significant
 
-KINDS = ("gpus", "servers", "models", "links", "switches", "nics", "cables")
+TABLE_NAMES = {
+    "gpus": "GPUs", "servers": "Servers", "models": "Models", "links": "Links", "switches": "Switches",
+    "nics": "Network adapters", "cables": "Cables and optics",
+}  # fmt: skip
+KINDS = tuple(TABLE_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,12 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 
 
 def table_of(kind: str, catalog: Catalog) -> tuple[tuple[Column, ...], list[TableRow]]:
-    """Columns and rows of one table."""
+    """Columns and rows of one table; what has a year, newest first."""
     columns = COLUMNS[kind]
     rows: dict[str, Any] = dict(getattr(catalog, kind))
     found = []
-    for key, row in rows.items():
+    newest_first = sorted(rows.items(), key=lambda pair: -(getattr(pair[1], "year", None) or 0))
+    for key, row in newest_first:
         source = catalog.model_sources[key] if kind == "models" else row
         cells = tuple(_cell(getattr(row, column.name), column) for column in columns)
         found.append(TableRow(cells, source.source, source.kind, source.as_of))
@@ -82,5 +86,5 @@ def _cell(value: Any, column: Column) -> str:
     if isinstance(value, tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value) if column.label == "year" else significant(float(value), 5)
+        return str(value) if column.label == "year" else f"{value:,.5g}" if abs(value) < 1e5 else f"{value:,.0f}"
     return str(value).replace("_", " ") if column.name != "id" else str(value)

@@ -57,14 +57,24 @@ class Question:
     key: str
     title: str
     why: str
+    hint: str = ""
 
 
 QUESTIONS = (
     Question(key="model", title="Which model or application?", why="Its size and shape set the memory, and most of the speed."),
     Question(
-        key="load", title="How much work?", why="The load sets how many GPUs or copies are needed beyond what the model itself takes."
+        key="load",
+        title="How much work?",
+        why="The load sets how many GPUs or copies are needed beyond what the model itself takes. People are not requests: a share of them is "
+        "active at the peak, and each request lasts some seconds; the answer shows what your heads became.",
+        hint="State the load once: fields that begin with “or” say the same in another way.",
     ),
-    Question(key="speed", title="How fast must it be?", why="A tight limit can need more GPUs per copy; a loose one saves them."),
+    Question(
+        key="speed",
+        title="How fast must it be?",
+        why="A tight limit can need more GPUs per copy; a loose one saves them.",
+        hint="Leave empty what you do not know: a usual limit is taken and listed.",
+    ),
     Question(
         key="place",
         title="Where may it run, and what is there?",
@@ -75,7 +85,7 @@ QUESTIONS = (
 SUBJECTS = {
     "model": "Model and precision",
     "traffic": "Traffic and conversations",
-    "training": "Training",
+    "training": "Details of the job",
     "hardware": "GPUs and hardware you own",
     "site": "Site, power and cost",
 }
@@ -96,6 +106,11 @@ class FormField:
     advanced: bool = False
     help: str = ""
     datalist: str = ""
+
+    @property
+    def either(self) -> bool:
+        """Whether it says what another field says in another way."""
+        return self.label.startswith("or ")
 
     @property
     def id(self) -> str:
@@ -132,37 +147,37 @@ NETWORKS |= {f"{speed}gbe": f"{speed} Gbit Ethernet" for speed in (1, 10, 25, 10
 
 FIELDS: tuple[FormField, ...] = (
     _field("model.id", "Model", "model", "text", ModelChoice, workloads=WITH_MODEL, example="meta-llama/Llama-3.3-70B-Instruct", datalist="models"),
-    _field("model.params_b", "or its size", "model", "number", ModelChoice, workloads=WITH_MODEL, unit="billion parameters", example="70"),
-    _field("hpc.code", "Application", "model", "select", Hpc, workloads=("hpc",)),
-    _field("serving.people.count", "People who will use it", "load", "number", People, workloads=LLM_SERVING, unit="people", example="500"),
-    _field("serving.concurrent_users", "or requests in flight at the peak", "load", "number", Serving, workloads=SERVED, unit="requests", example="50"),
+    _field("model.params_b", "or its size", "model", "number", ModelChoice, workloads=WITH_MODEL, unit="billion parameters", example="70", help="Where the model has no name yet; its shape is then inferred"),
+    _field("hpc.code", "Application", "model", "select", Hpc, workloads=("hpc",), help="Its published speeds are used; custom is any other program"),
+    _field("serving.people.count", "People who will use it", "load", "number", People, workloads=LLM_SERVING, unit="people", example="500", help="Everyone with access; what the busy hour needs is worked out from it"),
+    _field("serving.concurrent_users", "or requests in flight at the peak", "load", "number", Serving, workloads=SERVED, unit="requests", example="50", help="Requests being answered at the same moment"),
     _field("serving.requests_per_s", "or requests per second", "load", "number", Serving, workloads=SERVED, unit="per second"),
     _field("batch.items", "Items to process", "load", "number", Batch, workloads=("batch_inference", "embedding", "speech", "image_generation"), unit="items", help="Documents, passages, recordings or images"),
     _field("training.tokens_b", "Training data, one pass", "load", "number", Training, workloads=TRAINED, unit="billion tokens", example="0.5"),
     _field("vision_training.images_m", "Images", "load", "number", VisionTraining, workloads=("vision_training",), unit="million"),
-    _field("hpc.runs_per_day", "Runs per day", "load", "number", Hpc, workloads=("hpc",), unit="runs"),
-    _field("data_science.users", "People at work at once", "load", "number", DataScience, workloads=("data_science",), unit="people"),
-    _field("serving.input_tokens", "Prompt", "load", "number", Serving, workloads=("online_inference", "embedding"), unit="tokens", example="1000"),
-    _field("serving.output_tokens", "Answer", "load", "number", Serving, workloads=LLM_SERVING, unit="tokens", example="300"),
+    _field("hpc.runs_per_day", "Runs per day", "load", "number", Hpc, workloads=("hpc",), unit="runs", help="Finished runs the machine must deliver each day"),
+    _field("data_science.users", "People at work at once", "load", "number", DataScience, workloads=("data_science",), unit="people", help="They share the same data and GPUs"),
+    _field("serving.input_tokens", "Prompt", "load", "number", Serving, workloads=("online_inference", "embedding"), unit="tokens", example="1000", help="Mean length with all documents and history; 1,000 tokens are about 750 English words"),
+    _field("serving.output_tokens", "Answer", "load", "number", Serving, workloads=LLM_SERVING, unit="tokens", example="300", help="Mean length of what the model writes"),
     _field("batch.input_tokens", "Length of an item", "load", "number", Batch, workloads=("batch_inference", "embedding"), unit="tokens", help="Tokens read per item"),
     _field("batch.output_tokens", "Written per item", "load", "number", Batch, workloads=("batch_inference",), unit="tokens", help="Tokens written per item"),
-    _field("training.seq_len", "Sequence length", "load", "integer", Training, workloads=TRAINED, unit="tokens", example="4096"),
+    _field("training.seq_len", "Sequence length", "load", "integer", Training, workloads=TRAINED, unit="tokens", example="4096", help="Tokens the model sees at once"),
     _field("vision_training.flop_per_image_g", "Forward pass of one image", "load", "number", VisionTraining, workloads=("vision_training",), unit="GFLOP", example="4.1"),
-    _field("hpc.problem_size_m", "Problem size", "load", "number", Hpc, workloads=("hpc",), unit="million atoms or cells"),
+    _field("hpc.problem_size_m", "Problem size", "load", "number", Hpc, workloads=("hpc",), unit="million atoms or cells", help="Atoms of the system or cells of the mesh"),
     _field("data_science.dataset_gb", "Data worked on at once", "load", "number", DataScience, workloads=("data_science",), unit="GB"),
-    _field("serving.ttft_ms", "First token within", "speed", "number", Serving, workloads=LLM_SERVING, unit="ms", example="2000"),
-    _field("serving.tpot_ms", "Then a token every", "speed", "number", Serving, workloads=LLM_SERVING, unit="ms", example="100"),
+    _field("serving.ttft_ms", "First token within", "speed", "number", Serving, workloads=LLM_SERVING, unit="ms", example="2000", help="The wait until the answer begins"),
+    _field("serving.tpot_ms", "Then a token every", "speed", "number", Serving, workloads=LLM_SERVING, unit="ms", example="100", help="The pace after that; people read a token in about 200 ms"),
     _field("batch.deadline_h", "Finished within", "speed", "number", Batch, workloads=("batch_inference", "embedding", "speech", "image_generation"), unit="hours", help="Hours the batch may take"),
     _field("training.deadline_days", "Finished within", "speed", "number", Training, workloads=TRAINED, unit="days"),
     _field("vision_training.deadline_days", "Finished within", "speed", "number", VisionTraining, workloads=("vision_training",), unit="days"),
     _field("hpc.deadline_h", "One run within", "speed", "number", Hpc, workloads=("hpc",), unit="hours"),
     _field("data_science.in_memory", "All data in GPU memory", "speed", "check", DataScience, workloads=("data_science",)),
-    _field("constraints.deployment", "Where", "place", "select", Constraints, labels={"on_prem": "our own site", "cloud": "cloud", "either": "either"}),
-    _field("constraints.existing_network", "Network between servers", "place", "select", Constraints, labels=NETWORKS),
-    _field("constraints.rack_power_kw", "Power per rack", "place", "number", Constraints, unit="kW"),
-    _field("constraints.budget_usd", "Budget", "limits", "number", Constraints, unit="USD"),
-    _field("constraints.availability", "If a server fails", "limits", "select", Constraints, labels={"none": "wait for repair", "n_plus_1": "carry on (N+1)", "2n": "full second set (2N)"}),
-    _field("constraints.objective", "Choose by", "limits", "select", Constraints, labels={"cost": "lowest lifetime cost", "latency": "lowest latency", "energy": "least energy", "time": "shortest time"}),
+    _field("constraints.deployment", "Where", "place", "select", Constraints, labels={"on_prem": "our own site", "cloud": "cloud", "either": "either"}, help="Either takes whichever serves better"),
+    _field("constraints.existing_network", "Network between servers", "place", "select", Constraints, labels=NETWORKS, help="What joins your servers today; it may be enough"),
+    _field("constraints.rack_power_kw", "Power per rack", "place", "number", Constraints, unit="kW", help="What one rack may draw; empty takes what the cooling allows"),
+    _field("constraints.budget_usd", "Budget", "limits", "number", Constraints, unit="USD", help="For buying, not for running; designs above it are ruled out"),
+    _field("constraints.availability", "If a server fails", "limits", "select", Constraints, labels={"none": "wait for repair", "n_plus_1": "carry on (N+1)", "2n": "full second set (2N)"}, help="N+1 adds a spare server, 2N a full second set"),
+    _field("constraints.objective", "Choose by", "limits", "select", Constraints, labels={"cost": "lowest lifetime cost", "latency": "lowest latency", "energy": "least energy", "time": "shortest time"}, help="Decides between designs that all meet the need"),
     # Advanced
     _field("model.active_params_b", "Active parameters", "model", "number", ModelChoice, workloads=WITH_MODEL, unit="billion", advanced=True),
     _field("model.hf_config", "config.json of the model", "model", "json", ModelChoice, workloads=WITH_MODEL, advanced=True, help="Paste the published config.json, or choose the file; use instead of the model's name"),

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from app.ranges import Range
 from app.report import text
 from app.report.views import first_speed
+from app.web.catalog_tables import TABLE_NAMES
 from app.web.fields import BY_PATH, FormField, default_of
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
@@ -25,7 +26,10 @@ def label_of(path: str) -> str:
     item = BY_PATH.get(path)
     if path == "workload":
         return "Kind of work"
-    return item.label.removeprefix("or ").capitalize() if item is not None else text.words(path.rsplit(".", 1)[-1])
+    if item is None:
+        return text.words(path.rsplit(".", 1)[-1])
+    label = item.label.removeprefix("or ")
+    return label[:1].upper() + label[1:]
 
 
 def field_id(path: str) -> str:
@@ -69,7 +73,7 @@ def _environment() -> Environment:
     )
     for name in (
         "number", "count", "ranged", "percent", "percent_range", "usd", "usd_range", "exact_usd", "architecture", "words", "moment",
-        "shown",
+        "shown", "sentence",
     ):  # fmt: skip
         environment.filters[name] = getattr(text, name)
     environment.filters["memory_value"] = memory_value
@@ -82,6 +86,7 @@ def _environment() -> Environment:
         "default_of": default_of,
         "changed_count": changed_count,
         "first_speed": first_speed,
+        "table_name": TABLE_NAMES.__getitem__,
         "effect_word": EFFECT_WORDS.__getitem__,
     }
     return environment
