@@ -11,6 +11,7 @@ from rich.table import Table
 
 from app.advice.advisor import recommend
 from app.catalog.loader import load_catalog
+from app.engine.training.search import forget
 from app.workload.presets import PRESETS
 
 RUNS = 7
@@ -24,6 +25,7 @@ def main() -> None:
         timings = []
         answer = None
         for run in range(RUNS + 1):
+            forget()
             start = time.perf_counter()
             answer = recommend(preset.profile, catalog, created_at=datetime(2026, 1, 1, tzinfo=UTC), recommendation_id=preset.id)
             if run:

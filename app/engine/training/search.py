@@ -25,6 +25,8 @@ MAX_PIPELINE = 32
 TENSOR_DEGREES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT_DEGREES = (1, 2, 4, 8, 16)
 EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
+RECOMPUTE_PAIR = ("none", "full")
+"""Searched in this order for each layout, next to each other: recomputation is for what does not fit without."""
 LONG_SEQUENCE = 16_384
 """Tokens from which context parallelism is considered."""
 
@@ -164,7 +166,7 @@ def _options(frozen: bool, layers: int, batch: int, degrees: tuple[int, int, int
     for micro in MICRO_BATCHES:
         if micro * dp > batch:
             break
-        for recompute, shard, vp in itertools.product(("none", "full"), sharding, interleave):
+        for shard, vp, recompute in itertools.product(sharding, interleave, RECOMPUTE_PAIR):
             found.append((*degrees, vp, micro, RECOMPUTE.index(recompute), SHARDING.index(shard)))
     return found
 
@@ -210,7 +212,8 @@ def best_by_count(job: TrainingJob, platform: Platform, counts: Iterable[int]) -
 
 
 def _best_of(job: TrainingJob, platform: Platform, counts: Sequence[int]) -> dict[int, Best | None]:
-    """:func:`best_by_count` without the memory."""
+    """:func:`best_by_count` without the memory. Recomputation never makes a step faster, so it is timed only where the
+    same layout does not fit without."""
     legal = {count: legal_layouts(job, platform, count) for count in counts}
     found: dict[int, Best | None] = dict.fromkeys(counts)
     layouts = {count: layout for count, layout in legal.items() if layout is not None}
@@ -224,7 +227,9 @@ def _best_of(job: TrainingJob, platform: Platform, counts: Sequence[int]) -> dic
     start = 0
     for layout in layouts.values():
         part = total[start : start + layout.tp.size]
-        inside = np.flatnonzero(part <= limit)
+        pairs = part.reshape(-1, len(RECOMPUTE_PAIR)) <= limit
+        pairs[:, 1] &= ~pairs[:, 0]
+        inside = np.flatnonzero(pairs)
         kept.append(start + (inside if inside.size else np.array([int(np.argmin(part))])))
         start += layout.tp.size
     index = np.concatenate(kept)
@@ -242,6 +247,11 @@ def _best_of(job: TrainingJob, platform: Platform, counts: Sequence[int]) -> dic
         found[count] = Best(timed, best, float(seconds[best]), float(total[index[best]]), bool(timed.fits[best]))
         start = stop
     return found
+
+
+def forget() -> None:
+    """Drop remembered answers: for measuring how long a search takes."""
+    _MEMORY.clear()
 
 
 def joined(layouts: Sequence[TrainingLayout]) -> TrainingLayout:
