@@ -51,11 +51,11 @@ def _depth(text: str) -> int:
     """Deepest nesting of brackets outside strings; found before parsing, which recurses."""
     depth = deepest = 0
     for found in _TOKEN.finditer(text):
-        token = found[0]
-        if token in "[{":
+        mark = found[0]
+        if mark in "[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif token in "]}":
+        elif mark in "]}":
             depth -= 1
     return deepest
 

@@ -35,7 +35,11 @@ def _postgres_binaries() -> Path | None:
     found = shutil.which("initdb")
     if found:
         return Path(found).parent
-    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)), Path("none")).parent if Path("/usr/lib/postgresql").exists() else None
+    return (
+        next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)), Path("none")).parent
+        if Path("/usr/lib/postgresql").exists()
+        else None
+    )
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ from app.workload.architecture import parameter_counts
 from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
 
-
 BEST_MFU = 0.85
 """No published training run uses more of the dense peak."""
 IDLE_ALLOWANCE = 0.8

@@ -30,8 +30,8 @@ Include = Annotated[Literal["trace"] | None, Query(description="`trace` adds how
     "",
     summary="Recommend an architecture for a profile",
     operation_id="recommend",
-    responses={200: answers(Recommendation, "The recommendation; architecture null when nothing can meet the demand")}
-    | problems(*COMPUTES),
+    responses=problems(*COMPUTES)
+    | {200: answers(Recommendation, "The recommendation; architecture null when nothing can meet the demand")},
     openapi_extra=takes(WorkloadProfile, example=EXAMPLE),
 )
 def recommendation(body: JsonBody, catalog: CatalogParameter, recommend: RecommendParameter, include: Include = None) -> Response:
@@ -45,7 +45,7 @@ def recommendation(body: JsonBody, catalog: CatalogParameter, recommend: Recomme
     "/{recommendation_id}",
     summary="A stored recommendation",
     operation_id="read_recommendation",
-    responses={200: answers(Recommendation)} | problems(404, 503, *READS),
+    responses=problems(404, 503, *READS) | {200: answers(Recommendation)},
 )
 def stored(recommendation_id: str, actor: ActorParameter, store: ReadingStore) -> Response:
     """As it was given; nothing is computed again."""

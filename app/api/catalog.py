@@ -24,11 +24,11 @@ SCHEMAS = [{"$ref": f"{SCHEMA}CatalogAnswer"}, {"$ref": f"{SCHEMA}PriceAnswer"}]
     "/{table}",
     summary="Rows of one table of the catalogue",
     operation_id="read_catalog",
-    responses={
+    responses=problems(*READS)
+    | {
         200: {"description": "The rows", "content": {"application/json": {"schema": {"anyOf": SCHEMAS}}}},
         304: {"description": "Unchanged since the version named in If-None-Match"},
-    }
-    | problems(*READS),
+    },
 )
 def rows(table: Table, request: Request, catalog: CatalogParameter) -> Response:
     """Every row names its source, date and kind. The ETag changes with the catalogue."""

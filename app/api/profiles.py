@@ -165,7 +165,7 @@ def recommendations(
     status_code=201,
     summary="Recommend for a saved profile and keep the answer",
     operation_id="recommend_for_profile",
-    responses={201: answers(Recommendation)} | problems(403, 404, 429, 503, *READS),
+    responses=problems(403, 404, 429, 503, *READS) | {201: answers(Recommendation)},
 )
 def recommended(
     profile_id: ProfileId,

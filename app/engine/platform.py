@@ -103,9 +103,9 @@ def scale_up_of(gpu: Gpu, server: Server | None, gpus_per_server: int) -> ScaleU
     )
 
 
-def platform_of(gpu: Gpu, server: Server | None = None, *, gpus_per_server: int | None = None, scale_out: ScaleOut | None = None) -> Platform:
+def platform_of(
+    gpu: Gpu, server: Server | None = None, *, gpus_per_server: int | None = None, scale_out: ScaleOut | None = None
+) -> Platform:
     """Platform from catalogue rows; ``gpus_per_server`` overrides the server's count (partly filled, owned)."""
     count = gpus_per_server or (server.gpus if server else 1)
-    return Platform(
-        gpu=gpu, gpus_per_server=count, scale_up=scale_up_of(gpu, server, count), scale_out=scale_out, server=server
-    )
+    return Platform(gpu=gpu, gpus_per_server=count, scale_up=scale_up_of(gpu, server, count), scale_out=scale_out, server=server)

@@ -151,7 +151,8 @@ class Shortfall:
     """Why no design on ``platform`` with this ``span`` meets the demand; a value, not an exception."""
 
     constraint: str
-    """Closed set: memory, throughput, ttft, tpot, deadline, heads, gpus, budget, rack_power, power, fabric, precision, support, not_needed."""
+    """Closed set: memory, throughput, ttft, tpot, deadline, heads, gpus, budget, rack_power, power, fabric, precision, support,
+    not_needed, preference, constraints, and rule:<id> for a veto."""
     needed: float | None
     available: float | None
     unit: str

@@ -9,22 +9,16 @@ from typing import Any
 
 from app.catalog.loader import Catalog, load_catalog
 
-FILES = ("training", "inference", "memory", "pairs", "tco", "collectives", "fabrics", "scenarios")
+FILES = ("training", "tco", "collectives", "fabrics", "scenarios")
 """Families in the order of the command's options."""
 
 
 def validate_files(files: Mapping[str, Path]) -> dict[str, Any]:
-    """``{family: figures}`` for every file; rows set apart appear as ``<family>_other``.
-
-    Raises:
-        ValueError: ``pairs`` without ``inference``, whose rows its ids name.
-    """
+    """``{family: figures}`` for every file; rows set apart appear as ``<family>_other``."""
     catalog = load_catalog()
-    if "pairs" in files and "inference" not in files:
-        raise ValueError("--pairs needs --inference: its ids name rows of that file")
     result: dict[str, Any] = {}
     for family, path in files.items():
-        figures = dict(_family(family, path, files, catalog))
+        figures = dict(_family(family, path, catalog))
         for key in ("other", "flagged", f"{family}_other"):
             if figures.get(key):
                 result[f"{family}_other"] = figures.pop(key)
@@ -37,17 +31,13 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
-def _family(family: str, path: Path, files: Mapping[str, Path], catalog: Catalog) -> dict[str, Any]:
+def _family(family: str, path: Path, catalog: Catalog) -> dict[str, Any]:
     """Figures of one family; each validator is imported when asked for."""
     if family == "scenarios":
         from app.validation.scenarios import validate_scenarios
 
         with path.open(encoding="utf-8") as lines:
             return validate_scenarios(lines, catalog)
-    if family == "pairs":
-        from app.validation.pairs import validate_pairs
-
-        return validate_pairs(list(_rows(path)), list(_rows(files["inference"])), catalog)
     return _validator(family)(_rows(path), catalog)
 
 
@@ -56,14 +46,6 @@ def _validator(family: str) -> Callable[[Iterator[dict[str, str]], Catalog], dic
         from app.validation.training import validate_training
 
         return validate_training
-    if family == "inference":
-        from app.validation.inference import validate_inference
-
-        return validate_inference
-    if family == "memory":
-        from app.validation.serving_memory import validate_serving_memory
-
-        return validate_serving_memory
     if family == "tco":
         from app.validation.tco import validate_tco
 

@@ -32,17 +32,67 @@ def with_value(path: str, value):
     return document
 
 
-WRONG = [None, True, "", "ten", HTML, [], [1], {}, {"low": 1}, {"low": 3, "mid": 2, "high": 1}, {"low": "1", "mid": 2, "high": 3}, -1, -0.5, 1e308, 1e30]
-NUMBERS = ["serving.concurrent_users", "serving.input_tokens", "serving.output_tokens", "serving.ttft_ms", "serving.tpot_ms", "serving.max_context_tokens"]
-PLAIN = ["constraints.budget_usd", "constraints.rack_power_kw", "constraints.horizon_years", "constraints.growth_per_year", "constraints.electricity_usd_per_kwh", "serving.percentile", "serving.prefix_reuse", "serving.shared_prefix_tokens"]
-CHOICES = ["workload", "precision.weights", "precision.kv_cache", "serving.engine", "constraints.deployment", "constraints.objective", "constraints.availability", "constraints.cooling", "constraints.existing_network", "constraints.network_preference"]
+WRONG = [
+    None,
+    True,
+    "",
+    "ten",
+    HTML,
+    [],
+    [1],
+    {},
+    {"low": 1},
+    {"low": 3, "mid": 2, "high": 1},
+    {"low": "1", "mid": 2, "high": 3},
+    -1,
+    -0.5,
+    1e308,
+    1e30,
+]
+NUMBERS = [
+    "serving.concurrent_users",
+    "serving.input_tokens",
+    "serving.output_tokens",
+    "serving.ttft_ms",
+    "serving.tpot_ms",
+    "serving.max_context_tokens",
+]
+PLAIN = [
+    "constraints.budget_usd",
+    "constraints.rack_power_kw",
+    "constraints.horizon_years",
+    "constraints.growth_per_year",
+    "constraints.electricity_usd_per_kwh",
+    "serving.percentile",
+    "serving.prefix_reuse",
+    "serving.shared_prefix_tokens",
+]
+CHOICES = [
+    "workload",
+    "precision.weights",
+    "precision.kv_cache",
+    "serving.engine",
+    "constraints.deployment",
+    "constraints.objective",
+    "constraints.availability",
+    "constraints.cooling",
+    "constraints.existing_network",
+    "constraints.network_preference",
+]
 ALLOWED_NULL = "null means not given"
 
 
 def cases():
     for path in (*NUMBERS, *PLAIN):
         for value in WRONG:
-            if value is None and path not in ("constraints.horizon_years", "constraints.growth_per_year", "serving.percentile", "serving.prefix_reuse", "serving.shared_prefix_tokens", "serving.concurrent_users"):
+            if value is None and path not in (
+                "constraints.horizon_years",
+                "constraints.growth_per_year",
+                "serving.percentile",
+                "serving.prefix_reuse",
+                "serving.shared_prefix_tokens",
+                "serving.concurrent_users",
+            ):
                 continue
             yield path, value
     for path in CHOICES:
@@ -125,7 +175,9 @@ def test_a_body_of_ten_megabytes_is_refused_quickly(client):
     assert time.monotonic() - started < 1
 
 
-@pytest.mark.parametrize("media_type", ["text/plain", "application/xml", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", ""])
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "application/xml", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", ""]
+)
 def test_other_media_types_are_refused(client, media_type):
     answer = client.post(PATH, content=json.dumps(BASE), headers={"content-type": media_type})
     assert answer.status_code == 415
@@ -145,8 +197,10 @@ def test_html_in_a_name_stays_text(client):
     assert answer.headers["content-type"].startswith("application/json")
 
 
-@pytest.mark.parametrize("kind", ["collective", "fabric", "training", "serving"])
-@pytest.mark.parametrize("body", [{}, {"gpu": "none"}, {"x": 1}, {"n_gpus": -1}, {"n_nodes": 1e308}, {"message_bytes": "much"}, {"gpu": [], "n_nodes": {}}])
+@pytest.mark.parametrize("kind", ["collective", "fabric", "training"])
+@pytest.mark.parametrize(
+    "body", [{}, {"gpu": "none"}, {"x": 1}, {"n_gpus": -1}, {"n_nodes": 1e308}, {"message_bytes": "much"}, {"gpu": [], "n_nodes": {}}]
+)
 def test_estimates_refuse_by_name(client, kind, body):
     answer = client.post(f"/api/v1/estimates/{kind}", json=body)
     assert answer.status_code == 422

@@ -31,10 +31,14 @@ def browser():
         launched.close()
 
 
-@pytest.fixture(params=[(1440, "light", True), (390, "dark", True), (360, "light", False)], ids=["desktop light", "phone dark", "no script"])
+@pytest.fixture(
+    params=[(1440, "light", True), (390, "dark", True), (360, "light", False)], ids=["desktop light", "phone dark", "no script"]
+)
 def page(request, browser, address):
     width, theme, script = request.param
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme, java_script_enabled=script, base_url=address)
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=theme, java_script_enabled=script, base_url=address
+    )
     made = context.new_page()
     made.set_default_timeout(8_000)
     made.faults = []

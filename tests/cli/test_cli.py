@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*arguments: str, text: str = "", database: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **({"SIZING_DATABASE_URL": f"sqlite:///{database}"} if database else {})}
-    return subprocess.run([sys.executable, "-m", "app", *arguments], input=text, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments], input=text, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60
+    )
 
 
 def test_recommend_prints_the_same_json_as_the_api(client):
@@ -40,7 +42,12 @@ def test_recommend_in_words(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{", "JSON"), ("[]", "object"), ('{"workload": "x"}', "workload"), ('{"workload": "online_inference", "model": {"id": "nope"}, "serving": {"concurrent_users": 1}}', "model.id")],
+    [
+        ("{", "JSON"),
+        ("[]", "object"),
+        ('{"workload": "x"}', "workload"),
+        ('{"workload": "online_inference", "model": {"id": "nope"}, "serving": {"concurrent_users": 1}}', "model.id"),
+    ],
 )
 def test_refused_input_leaves_with_one_and_names_the_field(text, words):
     done = run("recommend", "-", text=text)

@@ -12,7 +12,7 @@ from app.advice.advisor import recommend
 from app.catalog.loader import load_catalog
 from app.store.actor import LOCAL_ACTOR
 from app.store.database import Database
-from app.store.repositories import ConflictError, NotFoundError
+from app.store.repositories import ConflictError, NotFoundError, SavedProfile
 from app.workload.presets import preset
 
 DOCUMENT = preset("embeddings").profile.to_json()
@@ -85,12 +85,17 @@ def test_an_archived_profile_leaves_the_list_and_can_come_back(database):
 
 
 def test_a_failed_transaction_leaves_nothing(database):
-    with pytest.raises(RuntimeError, match="stop"), database.transaction() as store:
-        made = store.profiles.add(LOCAL_ACTOR, name="half", customer="New one", document=DOCUMENT)
-        raise RuntimeError("stop")
+    def half_way() -> None:
+        with database.transaction() as store:
+            made.append(store.profiles.add(LOCAL_ACTOR, name="half", customer="New one", document=DOCUMENT))
+            raise RuntimeError("stop")
+
+    made: list[SavedProfile] = []
+    with pytest.raises(RuntimeError, match="stop"):
+        half_way()
     with database.transaction(read_only=True) as store:
         with pytest.raises(NotFoundError):
-            store.profiles.get(LOCAL_ACTOR, made.id)
+            store.profiles.get(LOCAL_ACTOR, made[0].id)
         assert "New one" not in store.customers.names(LOCAL_ACTOR)
 
 

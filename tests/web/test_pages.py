@@ -90,7 +90,9 @@ def test_from_home_to_a_saved_changed_and_rerun_profile(client):
     edit = tree(client.get(f"{link}/edit"))
     assert edit.css_first("#f-serving-input_tokens").attributes["value"] == "6000"
     hidden = {node.attributes["name"]: node.attributes["value"] for node in edit.css('input[type="hidden"]')}
-    changed = client.post("/profiles", data={**form, **hidden, "serving.input_tokens": "2000", "customer": "Acme & Sons"}, follow_redirects=False)
+    changed = client.post(
+        "/profiles", data={**form, **hidden, "serving.input_tokens": "2000", "customer": "Acme & Sons"}, follow_redirects=False
+    )
     assert changed.status_code == 303
     again = client.post(f"{link}/recommendations", follow_redirects=False)
     assert again.status_code == 303
@@ -118,7 +120,24 @@ def test_a_demand_nothing_meets_shows_the_nearest_design(client):
 
 
 LONG = "x" * 5_000
-BAD_NUMBERS = ["-5", "0", "1e308", "nan", "inf", "-inf", "abc", "<script>alert(1)</script>", "1/2", "1/2/3/4", "9" * 400, "٣", "1e-400", "--", "3/2/1", LONG]
+BAD_NUMBERS = [
+    "-5",
+    "0",
+    "1e308",
+    "nan",
+    "inf",
+    "-inf",
+    "abc",
+    "<script>alert(1)</script>",
+    "1/2",
+    "1/2/3/4",
+    "9" * 400,
+    "٣",
+    "1e-400",
+    "--",
+    "3/2/1",
+    LONG,
+]
 
 
 def bad_forms():
@@ -179,7 +198,9 @@ def test_bodies_that_are_no_form_are_refused(client, body):
     assert 400 <= page.status_code < 500
 
 
-@pytest.mark.parametrize("path", ["/profiles/none", "/profiles/none/edit", "/recommendations/none", "/catalog/none", "/nowhere", "/profiles?offset=-1"])
+@pytest.mark.parametrize(
+    "path", ["/profiles/none", "/profiles/none/edit", "/recommendations/none", "/catalog/none", "/nowhere", "/profiles?offset=-1"]
+)
 def test_unknown_addresses_are_pages_not_failures(client, path):
     page = client.get(path)
     assert page.status_code == (200 if "?" in path else 404)

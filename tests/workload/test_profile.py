@@ -64,13 +64,23 @@ def test_contradictions_and_typing_errors_are_named(change, field, words):
     assert words in named[field]
 
 
-@given(st.dictionaries(st.text(max_size=12), st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3), max_leaves=6), max_size=6))
+@given(
+    st.dictionaries(
+        st.text(max_size=12),
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3), max_leaves=6
+        ),
+        max_size=6,
+    )
+)
 def test_anything_else_is_refused_never_a_crash(raw):
     with pytest.raises(ProfileError):
         parse_profile({"extra": raw, **raw})
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "NaN", '{"workload": NaN}', "[" * 100_000, '{"a":' * 2_000, "\ud800".encode("utf-8", "surrogatepass")])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "NaN", '{"workload": NaN}', "[" * 100_000, '{"a":' * 2_000, "\ud800".encode("utf-8", "surrogatepass")]
+)
 def test_text_that_is_no_profile(text):
     with pytest.raises(ProfileError):
         parse_profile(text)

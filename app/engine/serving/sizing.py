@@ -199,11 +199,11 @@ def _too_slow(demand: ServingDemand, found: Replica) -> Shortfall:
     """Which limit no layout keeps even for one request."""
     first = found.steady.tpot_s[:, 0], found.steady.ttft_s[:, 0]
     tpot, ttft = float(first[0].min()) / MS, float(first[1].min()) / MS
-    name = found.platform.gpu.name
+    name, at = found.platform.gpu.name, f"at the {demand.percentile:g}th percentile"
     if tpot > demand.tpot_ms and demand.tpot_stated:
-        text = f"{name} alone gives a token every {tpot:,.0f} ms at the {demand.percentile:g}th percentile; the limit is {demand.tpot_ms:,.0f} ms"
+        text = f"{name} alone gives a token every {tpot:,.0f} ms {at}; the limit is {demand.tpot_ms:,.0f} ms"
         return _shortfall("tpot", tpot, demand.tpot_ms, "ms", text)
-    text = f"{name} reads the prompt in {ttft:,.0f} ms at the {demand.percentile:g}th percentile; the limit is {demand.ttft_ms:,.0f} ms"
+    text = f"{name} reads the prompt in {ttft:,.0f} ms {at}; the limit is {demand.ttft_ms:,.0f} ms"
     return _shortfall("ttft", ttft, demand.ttft_ms, "ms", text)
 
 
