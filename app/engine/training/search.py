@@ -25,7 +25,7 @@ MICRO_BATCHES = (1, 2, 4, 8, 16)
 MAX_PIPELINE = 32
 SHORT_STAGES = 0.06
 """Most layers a pipeline may fall short of equal stages, as a share of all."""
-INTERLEAVED = (1, 2, 4)
+INTERLEAVED = (1, 2, 4, 8)
 """Virtual stages per rank: more cut the bubble further and send more messages."""
 TENSOR_DEGREES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT_DEGREES = (1, 2, 4, 8, 16)
@@ -113,7 +113,12 @@ def _stage_counts(layers: int) -> tuple[int, ...]:
     """Pipeline stages of a model: equal ones, or some a layer short when that wastes little. The embedding and the head
     take the missing layers' place: 126 layers on 16 stages (arXiv 2407.21783, section 3.3), 61 on 8 or 16."""
     counts = range(1, min(MAX_PIPELINE, max(layers, 1)) + 1)
-    return tuple(count for count in counts if math.ceil(layers / count) * count <= (1 + SHORT_STAGES) * layers)
+    return tuple(count for count in counts if _nearly_equal(layers, count))
+
+
+def _nearly_equal(layers: int, stages: int) -> bool:
+    """Whether stages of whole layers leave at most :data:`SHORT_STAGES` of the places free."""
+    return stages <= (1 + SHORT_STAGES) * layers and math.ceil(layers / stages) * stages <= (1 + SHORT_STAGES) * layers
 
 
 def legal_layouts(job: TrainingJob, platform: Platform, gpus: int) -> TrainingLayout | None:
@@ -169,12 +174,13 @@ def _options(frozen: bool, layers: int, batch: int, degrees: tuple[int, int, int
         sharding = ["none", "zero3"] if pp == 1 else ["none"]
     else:
         sharding = ["zero1", "zero3"] if pp == 1 else ["zero1"]
-    even = layers % pp == 0 and pp > 1
-    interleave = [count for count in INTERLEAVED if count == 1 or (even and (layers // pp) % count == 0)]
+    deep = [count for count in INTERLEAVED if count == 1 or (pp > 1 and _nearly_equal(layers, pp * count))]
     found: list[tuple[int, ...]] = []
     for micro in MICRO_BATCHES:
         if micro * dp > batch:
             break
+        # Interleaved schedules need a whole number of rounds of micro-batches over the stages (arXiv 2104.04473, 2.2).
+        interleave = deep if batch // (dp * micro) % pp == 0 else [1]
         for shard, vp, recompute in itertools.product(sharding, interleave, RECOMPUTE_PAIR):
             found.append((*degrees, vp, micro, RECOMPUTE.index(recompute), SHARDING.index(shard)))
     return found
