@@ -13,6 +13,7 @@ from rich.table import Table
 
 from app.advice.advisor import recommend
 from app.catalog.loader import load_catalog
+from app.engine.training.search import forget as forget_searches
 from app.engine.training.search import forget
 from app.workload.presets import PRESETS
 
@@ -21,6 +22,7 @@ RUNS = 7
 
 def forget() -> None:
     """Empty what the engine remembers of earlier questions; constants and the catalogue stay, as in a running server."""
+    forget_searches()
     for item in gc.get_objects():
         module = getattr(item, "__module__", "") or ""
         if isinstance(item, functools._lru_cache_wrapper) and module.startswith(("app.engine", "app.workload", "app.advice")):
