@@ -31,7 +31,8 @@ def fewest_gpus(demand: Demand, candidate: Candidate) -> int:
     """GPUs no design on the candidate can do without: memory for the weights or the training state, and the arithmetic
     at 100% of peak. 1 for work that has no such bound."""
     platform, gpu = candidate.platform, candidate.platform.gpu
-    peak = peak_flops(gpu, "fp8") or 0.0
+    narrow = demand.precision.weights == "fp4" or (demand.shape is not None and demand.shape.native_precision == "fp4")
+    peak = peak_flops(gpu, "fp4" if narrow else "fp8") or 0.0
     if gpu.memory_gb is None or peak <= 0 or demand.shape is None:
         return 1
     least = {"one_gpu": 1, "one_server": 2, "many_servers": platform.gpus_per_server + 1}[candidate.span]
@@ -73,11 +74,11 @@ def out_of_reach(demand: Demand, candidate: Candidate) -> Shortfall | None:
 
 
 def _arithmetic(demand: Demand, tokens_per_s: float, peak: float) -> int:
-    """GPUs for ``tokens_per_s`` at 2 FLOP per active parameter and token and 100% of the fastest peak."""
+    """GPUs for ``tokens_per_s`` at 2 FLOP per active parameter and token and 100% of ``peak``, FLOP/s."""
     assert demand.shape is not None
     counts = parameter_counts(demand.shape)
     active = max(counts.active - counts.embedding - counts.output_head, 0.0)
-    return math.ceil(tokens_per_s * 2 * active / (4 * peak))
+    return math.ceil(tokens_per_s * 2 * active / peak)
 
 
 def cost_floor_usd(demand: Demand, candidate: Candidate, profile: WorkloadProfile, catalog: Catalog) -> float:
