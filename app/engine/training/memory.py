@@ -71,6 +71,8 @@ def training_memory_bytes(job: TrainingJob, layout: TrainingLayout, constants: M
     activations, logits = _dynamic(job, layout, c["activation_factor"], c["logit_bytes"])
     per_layer = (dense + experts) / np.maximum(job.shape.layers / layout.pp, 1.0)
     gathered = np.where(zero3 | job.offload_parameters, 2 * per_layer * weight_bytes, 0.0)
+    # In a pipeline, stages keep their weights gathered between micro-batches (see _held for their gradients).
+    gathered = np.where(zero3 & (layout.pp > 1), (dense + experts) * weight_bytes, gathered)
     kinds = 1.0 * (layout.tp > 1) + (layout.pp > 1) + (layout.dp * layout.cp > 1) + (layout.ep > 1)
     parts = {
         "weights": weights_held * weight_bytes * (0.0 if job.offload_parameters else 1.0),
@@ -90,12 +92,14 @@ def training_memory_bytes(job: TrainingJob, layout: TrainingLayout, constants: M
 
 def _held(job: TrainingJob, layout: TrainingLayout, dense: FloatArray, experts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Parameters whose (weights, optimizer state, gradients) one rank stores: ZeRO splits them over the replicas in
-    that order of stages (arXiv 1910.02054); experts have fewer replicas under EP."""
+    that order of stages (arXiv 1910.02054); experts have fewer replicas under EP. In a pipeline, ZeRO-3 keeps gradients
+    whole until the last micro-batch: to shard after each would cost a collective for each (usual with FSDP)."""
     replicas = layout.dp * layout.cp
+    whole = (layout.sharding >= SHARDING.index("zero3")) & (layout.pp > 1)
     expert_replicas = np.where(layout.ep > 1, np.maximum(replicas * layout.tp / layout.ep, 1.0), replicas)
 
     def split(stage: int) -> FloatArray:
-        active = layout.sharding >= stage
+        active = (layout.sharding >= stage) & ~(whole if stage == 2 else np.zeros_like(whole))
         return dense / np.where(active, replicas, 1.0) + experts / np.where(active, expert_replicas, 1.0)
 
     if not job.frozen_base:

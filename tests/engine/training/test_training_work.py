@@ -214,3 +214,16 @@ def test_sharded_weights_travel_for_every_micro_batch() -> None:
     assert next(item for item in often.exchanges if item.name == "dp").bytes[0] == pytest.approx(
         4 * next(item for item in once.exchanges if item.name == "dp").bytes[0]
     )
+
+
+def test_pipeline_stages_keep_sharded_weights_gathered() -> None:
+    """ZeRO-3 over 8 replicas in 2 stages: the stage's weights stand gathered (2 bytes) and its gradients whole (4 bytes)
+    beside an eighth of the 16-bit weights; without a pipeline gradients are an eighth, too."""
+    layout = TrainingLayout.of(pp=2, dp=8, sharding=ZERO3)
+    held = float(parameters_per_gpu(job(), layout)[0][0])
+    parts = training_memory_bytes(job(), layout)
+    assert float(parts["gathered_layers"][0]) == pytest.approx(2 * held)
+    assert float(parts["gradients"][0]) == pytest.approx(4 * held)
+    flat = TrainingLayout.of(dp=8, sharding=ZERO3)
+    whole = float(parameters_per_gpu(job(), flat)[0][0])
+    assert float(training_memory_bytes(job(), flat)["gradients"][0]) == pytest.approx(4 * whole / 8)
