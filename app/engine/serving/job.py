@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from app.catalog.model_shape import ModelShape
 from app.catalog.schema import Gpu
 
-STORED_BITS = {"fp32": 32.0, "bf16": 16.0, "fp16": 16.0, "fp8": 8.0, "int8": 8.1, "int4": 4.4, "fp4": 4.5}
-"""Bits per weight with scales: int4 groups of 128 with 16-bit scale and zero (4.25) and some layers kept wider;
-nvfp4 blocks of 16 with an 8-bit scale (4.5)."""
+FloatArray = NDArray[np.float64]
 
-KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+STORED_BITS = {"fp32": 32.0, "bf16": 16.0, "fp16": 16.0, "fp8": 8.0, "int8": 8.1, "int4": 4.25, "fp4": 4.5}
+"""Bits per quantised weight with scales: int4 in groups of 128 with a 16-bit scale and zero (4.25); nvfp4 in blocks of 16
+with an 8-bit scale (4.5)."""
+
+KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0}
+FOUR_BIT = ("int4", "fp4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class ServingJob:
     prefix_reuse: float = 0.0
     max_context_tokens: float = 4096.0
     engine: str = "vllm"
+    year: float = 2026.0
+    """Year of the engine's release: schedulers and kernels got faster from year to year."""
 
     @property
     def computed_input_tokens(self) -> float:
@@ -42,6 +47,18 @@ class ServingJob:
         """Stored bits per quantised weight."""
         return STORED_BITS[self.weights]
 
+    @property
+    def dense_bits(self) -> float:
+        """Stored bits of what is no routed expert. Checkpoints born with 4-bit experts (gpt-oss, Kimi), and 4-bit floats of
+        MLA models, keep attention and shared parts in 16 bits (their model cards)."""
+        kept_wide = self.shape.native_precision in FOUR_BIT or (self.weights == "fp4" and self.shape.attention == "mla")
+        return 16.0 if self.weights in FOUR_BIT and self.shape.is_moe and kept_wide else self.bits
+
+    @property
+    def end_bits(self) -> float:
+        """Stored bits of the embedding and the output head, which quantisation leaves in 16 bits."""
+        return max(self.bits, 16.0)
+
     def arithmetic(self, gpu: Gpu) -> str:
         """Format the tensor cores multiply in: weight-only formats are widened to 16 bits first; hardware without
         FP8 or FP4 units widens too."""
@@ -53,15 +70,33 @@ class ServingJob:
             return "int8"
         return "fp32" if self.weights == "fp32" else "bf16"
 
+    def dense_arithmetic(self, gpu: Gpu) -> str:
+        """The same for what is no routed expert."""
+        return "bf16" if self.dense_bits == 16.0 and self.weights != "fp32" else self.arithmetic(gpu)
+
+
+def _one() -> FloatArray:
+    return np.array(1.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingLayout:
-    """Splits of one replica, arrays of one shape. Experts are split over tp ranks (ep = tp for MoE models)."""
+    """Splits of one replica, arrays that broadcast together.
 
-    tp: NDArray[np.float64]
-    pp: NDArray[np.float64]
+    tp: GPUs of one pipeline stage; experts are split over all of them. attention_dp: groups of a stage that hold
+    different sequences and whole copies of the attention weights (1 = plain tensor parallelism).
+    """
+
+    tp: FloatArray
+    pp: FloatArray
+    attention_dp: FloatArray = field(default_factory=_one)
 
     @property
-    def gpus(self) -> NDArray[np.float64]:
+    def gpus(self) -> FloatArray:
         """GPUs of one replica."""
         return self.tp * self.pp
+
+    @property
+    def attention_tp(self) -> FloatArray:
+        """Ranks that share one sequence's attention."""
+        return np.maximum(self.tp / self.attention_dp, 1.0)

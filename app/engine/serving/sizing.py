@@ -13,6 +13,7 @@ from app.catalog.model_shape import ModelShape
 from app.engine.compute import peak_flops
 from app.engine.platform import Platform
 from app.engine.result import Bottleneck, CommunicationTerm, Parallel, ServingFigures, Shortfall, Sized, Span
+from app.engine.serving.constants import serving_constants
 from app.engine.serving.job import ServingJob, ServingLayout
 from app.engine.serving.memory import (
     RUNTIME_BYTES,
@@ -26,7 +27,7 @@ from app.engine.serving.memory import (
     weight_bytes_total,
 )
 from app.engine.serving.steady import Steady, steady_state
-from app.engine.serving.step import prefill, serving_constants
+from app.engine.serving.step import prefill
 from app.ranges import Range
 from app.units import GB, MS
 from app.workload.architecture import parameter_counts

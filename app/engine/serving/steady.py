@@ -4,25 +4,55 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.engine.platform import Platform
-from app.engine.serving.job import ServingJob, ServingLayout
-from app.engine.serving.step import PassTime, decode_step, prefill
-
-FloatArray = NDArray[np.float64]
+from app.engine.serving.constants import Number, pass_constants
+from app.engine.serving.job import FloatArray, ServingJob, ServingLayout
+from app.engine.serving.step import PassTime, decode_step, prompt_pass
 
 TPOT_SPREAD = 0.10
 """Relative standard deviation of the time between tokens: batch size and prompt chunks vary from step to step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One request's turn in a closed loop, seconds: from sending to the last token, and what it is made of."""
+
+    turn_s: FloatArray
+    first_s: FloatArray
+    wait_s: FloatArray
+    gap_s: FloatArray
+    prompt_share: FloatArray
+
+
+def closed_turn(
+    in_flight: FloatArray, outputs: Number, step_s: FloatArray, prompt_s: FloatArray, busy_s: FloatArray, prompt_gap_s: Number
+) -> Turn:
+    """A closed loop of N requests, each reading its prompt and then taking L steps.
+
+    While all N make one turn the replica reads N prompts (``busy_s`` each) and takes L steps of N sequences, so
+    ``turn = N b + L S + g``. A prompt waits for those before it: ``rho b / 2 (1 - rho)`` in the mean (M/D/1,
+    Pollaczek-Khinchine), and never more than half of the others' prompts, ``(N - 1) b / 2``; the two limits join
+    harmonically. What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
+    """
+    turn = in_flight * busy_s + outputs * step_s + prompt_gap_s
+    share = np.minimum(in_flight * busy_s / turn, 0.995)
+    most = (in_flight - 1) / 2 * busy_s
+    open_wait = share * busy_s / (2 * (1 - share))
+    wait = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
+    first = prompt_gap_s + prompt_s + step_s + wait
+    after = (turn - first) / np.maximum(np.asarray(outputs) - 1, 1.0)
+    return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=np.maximum(after, step_s), prompt_share=share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
     """One replica at ``in_flight`` requests, arrays over layouts x in_flight. Times in seconds at the percentile asked.
 
-    prefill_share: share of the replica's time spent on prompts.
+    prefill_share: share of the replica's time spent on prompts. prefill_s: a prompt read alone.
     """
 
     in_flight: FloatArray
@@ -37,30 +67,24 @@ class Steady:
 def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_flight: FloatArray, percentile: float) -> Steady:
     """Closed loop with N requests always in flight.
 
-    In the time all N make one full turn the replica reads N prompts and takes ``output`` steps of N sequences, so a
-    request lasts ``N P + L S(N)`` and N / that are finished per second. Pipeline stages hold different batches: with
-    p stages each step carries N/p sequences and p of them overlap. TTFT is the prompt's own time, the step it
-    waits for and the prompts queued before it: arrivals during others' prompts wait ``rho P / 2 (1 - rho)``
-    in the mean (M/D/1 with rho the share of time spent on prompts), exponentially distributed beyond it.
+    Pipeline stages hold different batches: with p stages each step carries N/p sequences and p of them overlap.
+    Waiting is taken as exponential beyond its mean, so its percentile q is ``-ln(1 - q)`` times the mean.
     """
-    context = job.input_tokens + job.output_tokens / 2
+    context = np.array(job.input_tokens + job.output_tokens / 2)
     stages = layout.pp
-    per_step = np.maximum(in_flight / stages, 1.0)
-    step = decode_step(job, platform, layout, per_step, np.array(context))
-    one_prefill = prefill(
-        job, platform, layout, np.array([[job.computed_input_tokens]]) if in_flight.ndim > 1 else np.array([job.computed_input_tokens])
-    )
-    busy_prefill = one_prefill / stages
-    steps = max(job.output_tokens, 1.0)
-    turn = in_flight * busy_prefill + steps * step.total_s
-    rate = in_flight / turn
-    share = np.minimum(rate * busy_prefill, 0.98)
+    step = decode_step(job, platform, layout, np.maximum(in_flight / stages, 1.0), context)
+    one, chunks = prompt_pass(job, platform, layout, np.full_like(in_flight[..., :1], job.computed_input_tokens))
+    prompt = one.total_s * chunks
+    busy = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / stages
+    constants = pass_constants(platform.gpu, job.engine, job.year)
+    outputs = max(job.output_tokens, 1.0)
+    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s)
     tail = -math.log(max(1 - percentile / 100, 1e-6))
-    wait = share * one_prefill / (2 * (1 - share))
-    ttft = one_prefill + step.total_s + wait * tail
-    tpot = (step.total_s + in_flight * busy_prefill / steps) * (1 + TPOT_SPREAD * _normal_quantile(percentile))
-    shape = np.broadcast_shapes(turn.shape, ttft.shape)
-    ttft, tpot, rate, share, flight = (np.broadcast_to(value, shape) for value in (ttft, tpot, rate, share, in_flight))
+    ttft = turn.first_s + turn.wait_s * (tail - 1)
+    tpot = turn.gap_s * (1 + TPOT_SPREAD * normal_quantile(percentile))
+    rate = in_flight / turn.turn_s
+    shape = np.broadcast_shapes(turn.turn_s.shape, ttft.shape)
+    ttft, tpot, rate, share, flight = (np.broadcast_to(value, shape) for value in (ttft, tpot, rate, turn.prompt_share, in_flight))
     return Steady(
         in_flight=flight,
         ttft_s=ttft,
@@ -68,12 +92,10 @@ def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_
         requests_per_s=rate,
         prefill_share=share,
         step=step,
-        prefill_s=np.broadcast_to(one_prefill, shape),
+        prefill_s=np.broadcast_to(prompt, shape),
     )
 
 
-def _normal_quantile(percentile: float) -> float:
-    """Standard normal quantile (Acklam's central approximation through statistics.NormalDist)."""
-    from statistics import NormalDist
-
+def normal_quantile(percentile: float) -> float:
+    """Standard normal quantile of a percentile."""
     return NormalDist().inv_cdf(min(max(percentile / 100, 0.01), 0.9999))

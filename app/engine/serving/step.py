@@ -1,39 +1,71 @@
-"""Time of one decode step and of a prefill, per replica, arrays over layouts and batches."""
+"""Time of one decode step and of a prefill, per replica, arrays over layouts and batches.
+
+Roofline with efficiencies (Williams et al. 2009; Yuan et al., "LLM Inference Unveiled", arXiv 2402.16363):
+``time = (traffic^p + arithmetic^p)^(1/p)`` for each group of matrix products, attention and the output head,
+plus activations, collectives and the gaps no arithmetic explains.
+"""
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from app.engine.collectives import collective_time_s, engine_all_reduce_time_s
-from app.engine.compute import gemm_efficiency, generation_constants, memory_bandwidth, peak_flops
+from app.catalog.schema import Gpu
+from app.engine.compute import peak_flops
 from app.engine.platform import Platform
-from app.engine.serving.job import KV_BYTES, ServingJob, ServingLayout
-from app.engine.serving.memory import kv_shares, prefill_chunk
-from app.workload.architecture import kv_cache_bytes, parameter_counts
+from app.engine.serving.constants import Number, PassConstants, pass_constants
+from app.engine.serving.job import FloatArray, ServingJob, ServingLayout
+from app.engine.serving.memory import prefill_chunk
+from app.engine.serving.work import PassWork, decode_work, prefill_work
+from app.units import GB
 
-FloatArray = NDArray[np.float64]
+NARROW = ("fp8", "fp4", "int8")
 
 
-@cache
-def serving_constants() -> dict[str, Any]:
-    """Engine overheads (``data/serving.toml``)."""
-    return tomllib.loads((resources.files("app.engine") / "data" / "serving.toml").read_text(encoding="utf-8"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Peaks of the GPU in the formats a job uses: FLOP/s outside and inside the experts, of attention (16 bits), bytes/s;
+    1 where a group multiplies in 8 bits or fewer, and where it widens stored weights first."""
+
+    dense: Number
+    expert: Number
+    wide: Number
+    bandwidth: Number
+    dense_narrow: Number
+    expert_narrow: Number
+    widens: Number
+
+
+def rates_of(job: ServingJob, gpu: Gpu) -> Rates:
+    """Peaks for one job on one GPU; a missing figure is an error, not a guess."""
+    inside, outside = job.arithmetic(gpu), job.dense_arithmetic(gpu)
+    peaks = [peak_flops(gpu, name) for name in (outside, inside, "bf16")]
+    if gpu.memory_bandwidth_gb_per_s is None or None in peaks:
+        raise ValueError(f"{gpu.id} has no memory bandwidth or no {inside} rate in the catalogue")
+    dense, expert, wide = (peak or 0.0 for peak in peaks)
+    return Rates(
+        dense=dense,
+        expert=expert,
+        wide=wide,
+        bandwidth=gpu.memory_bandwidth_gb_per_s * GB,
+        dense_narrow=float(outside in NARROW),
+        expert_narrow=float(inside in NARROW),
+        widens=float(job.weights in ("int4", "fp4", "fp8", "int8") and inside not in NARROW),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTime:
-    """Seconds of one pass through the replica by part. ``total_s`` is latency; ``occupancy_s`` the time it blocks the
-    replica: with pipeline stages working on different batches, a stage is busy only its share."""
+    """Seconds of one pass through the replica by part; ``total_s`` is their sum.
+
+    products_s is split for the explanation: weights_s is what the traffic alone would take, arithmetic_s the FLOP.
+    """
 
     weights_s: FloatArray
     arithmetic_s: FloatArray
+    products_s: FloatArray
     attention_s: FloatArray
     exchange_s: FloatArray
     hop_s: FloatArray
@@ -41,113 +73,83 @@ class PassTime:
     total_s: FloatArray
 
 
-def touched_experts(job: ServingJob, batch: ArrayLike) -> FloatArray:
-    """Share of the routed experts read when ``batch`` tokens route at random: ``1 - (1 - k/E)^B``."""
-    shape = job.shape
-    if not shape.is_moe:
-        return np.zeros_like(np.asarray(batch, dtype=float))
-    result: FloatArray = 1 - (1 - shape.top_k / shape.experts) ** np.asarray(batch, dtype=float)
+def _joined(first: FloatArray, second: FloatArray, power: Number) -> FloatArray:
+    """Two resources used at once: their p-norm, between the longer one and the sum."""
+    longer = np.maximum(first, second)
+    shorter = np.minimum(first, second)
+    ratio = shorter / np.maximum(longer, 1e-30)
+    result: FloatArray = longer * (1 + ratio**power) ** (1 / power)
     return result
 
 
-def decode_step(job: ServingJob, platform: Platform, layout: ServingLayout, batch: ArrayLike, context: ArrayLike) -> PassTime:
-    """One token for each of ``batch`` sequences of ``context`` tokens.
+def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt: bool | FloatArray) -> PassTime:
+    """Seconds of a pass from its work. ``prompt``: several rows of one sequence, so attention is arithmetic."""
+    memory = rates.bandwidth * constants.memory_share
+    dense_share = constants.product_share + (constants.narrow_product_share - constants.product_share) * rates.dense_narrow
+    expert_top = constants.product_share + (constants.narrow_product_share - constants.product_share) * rates.expert_narrow
+    slower = 1 + (constants.widened_share - 1) * rates.widens
+    progress = constants.kernel_progress * slower
+    side = work.dense_side / (work.dense_side + constants.side_half)
+    dense_rate = rates.dense * dense_share * progress * side * work.dense_rows / (work.dense_rows + constants.rows_half)
+    filled = work.expert_rows / (work.expert_rows + constants.expert_rows_half)
+    expert_side = work.expert_side / (work.expert_side + constants.side_half)
+    expert_rate = rates.expert * expert_top * constants.expert_share * progress * expert_side * filled
+    head_rate = rates.wide * constants.product_share * work.sequences / (work.sequences + constants.rows_half)
+    dense_traffic, expert_traffic, head_traffic = (part / memory for part in (work.dense_bytes, work.expert_bytes, work.head_bytes))
+    dense_flop, expert_flop, head_flop = work.dense_flop / dense_rate, work.expert_flop / expert_rate, work.head_flop / head_rate
+    products = (
+        _joined(dense_traffic, dense_flop, constants.join)
+        + _joined(expert_traffic, expert_flop, constants.join)
+        + _joined(head_traffic, head_flop, constants.join)
+    )
+    cache = work.cache_bytes / (rates.bandwidth * constants.cache_share)
+    scores = work.attention_flop / (rates.wide * constants.attention_share * constants.kernel_progress)
+    attention = np.where(prompt, scores, _joined(cache, scores, constants.join)) + work.stream_bytes / memory
+    exchange = work.exchange_s * constants.exchange_factor
+    overhead = (
+        constants.step_gap_s
+        + constants.layer_gap_s * work.layers
+        + constants.moe_gap_s * work.moe_layers
+        + constants.sequence_gap_s * work.sequences
+    )
+    total = products + attention + exchange + work.hop_s + overhead
+    parts = {
+        "weights_s": dense_traffic + expert_traffic + head_traffic,
+        "arithmetic_s": dense_flop + expert_flop + head_flop,
+        "products_s": products,
+        "attention_s": attention,
+        "exchange_s": exchange,
+        "hop_s": work.hop_s,
+        "overhead_s": overhead,
+        "total_s": total,
+    }
+    shape = np.shape(total)
+    return PassTime(**{name: np.broadcast_to(np.asarray(value, dtype=float), shape) for name, value in parts.items()})
 
-    Weights: every dense matrix and the touched experts are read once; arithmetic: 2 FLOP per active parameter and
-    token at the efficiency of so few rows; attention: the cache is read once. Weights and arithmetic overlap (the
-    longer counts); the cache, the exchange and the overhead add.
-    """
-    return _pass(job, platform, layout, np.asarray(batch, dtype=float), np.asarray(batch, dtype=float), context, decode=True)
+
+def decode_step(job: ServingJob, platform: Platform, layout: ServingLayout, batch: ArrayLike, context: ArrayLike) -> PassTime:
+    """One token for each of ``batch`` sequences of ``context`` tokens."""
+    work = decode_work(job, platform, layout, batch, context)
+    constants = pass_constants(platform.gpu, job.engine, job.year)
+    return pass_time(work, rates_of(job, platform.gpu), constants, prompt=False)
+
+
+def prompt_pass(job: ServingJob, platform: Platform, layout: ServingLayout, tokens: ArrayLike) -> tuple[PassTime, FloatArray]:
+    """One chunk of a prompt of ``tokens``, and the number of chunks (at least 1)."""
+    length = np.asarray(tokens, dtype=float)
+    chunk = np.minimum(length, prefill_chunk(platform))
+    work = prefill_work(job, platform, layout, chunk, length / 2)
+    constants = pass_constants(platform.gpu, job.engine, job.year)
+    return pass_time(work, rates_of(job, platform.gpu), constants, prompt=True), length / chunk
 
 
 def prefill(job: ServingJob, platform: Platform, layout: ServingLayout, tokens: ArrayLike) -> FloatArray:
     """Seconds to read a prompt of ``tokens`` alone, in the engine's chunks."""
-    length = np.asarray(tokens, dtype=float)
-    chunk = np.minimum(length, prefill_chunk(platform))
-    one = _pass(job, platform, layout, chunk, np.ones_like(chunk), length / 2, decode=False)
-    whole: FloatArray = one.total_s * np.maximum(length / chunk, 1.0)
+    one, chunks = prompt_pass(job, platform, layout, tokens)
+    whole: FloatArray = one.total_s * chunks
     return whole
 
 
-def _pass(
-    job: ServingJob, platform: Platform, layout: ServingLayout, rows: FloatArray, sequences: FloatArray, context: ArrayLike, *, decode: bool
-) -> PassTime:
-    gpu, shape = platform.gpu, job.shape
-    counts = parameter_counts(shape)
-    constants = generation_constants(gpu)
-    engine = serving_constants()["engine"][job.engine]
-    bandwidth = memory_bandwidth(gpu)
-    arithmetic_format = job.arithmetic(gpu)
-    peak = peak_flops(gpu, arithmetic_format)
-    peak16 = peak_flops(gpu, "bf16")
-    if peak is None or peak16 is None:
-        raise ValueError(f"{gpu.id} has no {arithmetic_format} rate in the catalogue")
-    head = counts.output_head or counts.embedding
-    dense = counts.total - counts.embedding - counts.output_head - counts.routed_experts - counts.vision
-    read = (dense + touched_experts(job, rows) * counts.routed_experts) * job.bits / 8 + head * 2 * (1.0 if decode else 0.1)
-    weights_s = read / (layout.tp * bandwidth)
-    active = counts.active - counts.embedding - counts.output_head
-    inner = (shape.ffn_dense or shape.moe_ffn * max(shape.top_k, 1)) or shape.hidden
-    efficiency = gemm_efficiency(np.maximum(rows, 1.0) + _ROWS_OFFSET, max(inner, 1) / layout.tp, shape.hidden, gpu, arithmetic_format)
-    flop = 2 * rows * active + 2 * (sequences if not decode else rows) * head
-    arithmetic_s = flop / (layout.tp * peak * efficiency)
-    span = np.asarray(context, dtype=float)
-    cache_s = (
-        sequences
-        * kv_cache_bytes(shape, span, KV_BYTES[job.kv_cache])
-        / (kv_shares(job, layout) / layout.pp * bandwidth * engine["attention_share"])
-    )
-    if decode:
-        attention_s = cache_s
-    else:
-        width = shape.heads * (
-            shape.head_dim if shape.attention != "mla" else (shape.qk_nope_dim + shape.qk_rope_dim + shape.v_head_dim) / 2
-        )
-        layers = shape.full_attention_layers + shape.sliding_layers * np.minimum(1.0, (shape.sliding_window or 1e9) / np.maximum(span, 1.0))
-        attention_s = 4 * rows * span * width * layers / (layout.tp * peak16 * constants["attention_share"])
-    exchange_s = _exchange(job, platform, layout, rows)
-    hop_s = _hops(job, platform, layout, rows)
-    overhead = engine["step_gap_s"] + engine["layer_gap_s"] * shape.layers + 0.0 * rows
-    body = np.maximum(weights_s, arithmetic_s)
-    total = body + attention_s + exchange_s + hop_s + overhead
-    shape_all = np.broadcast_shapes(total.shape, layout.tp.shape, rows.shape)
-    parts = [np.broadcast_to(part, shape_all) for part in (weights_s, arithmetic_s, attention_s, exchange_s, hop_s, overhead, total)]
-    return PassTime(
-        weights_s=parts[0],
-        arithmetic_s=parts[1],
-        attention_s=parts[2],
-        exchange_s=parts[3],
-        hop_s=parts[4],
-        overhead_s=parts[5],
-        total_s=parts[6],
-    )
-
-
-_ROWS_OFFSET = 24.0
-"""Rows a weight-streaming kernel handles at no extra cost: at one row the weights, not the tile, set the time."""
-
-
-def _exchange(job: ServingJob, platform: Platform, layout: ServingLayout, rows: FloatArray) -> FloatArray:
-    """Two all-reduces a layer of the activations over tp ranks (arXiv 1909.08053); engines use their own kernel for
-    small messages inside a server."""
-    shape = job.shape
-    size = rows * shape.hidden * 2
-    tp = np.maximum(layout.tp, 2)
-    local = np.minimum(tp, platform.gpus_per_server)
-    times = collective_time_s("all_reduce", size, tp, local, platform)
-    if bool(np.all(layout.tp <= platform.gpus_per_server)):
-        times = np.minimum(times, engine_all_reduce_time_s(size, tp, platform))
-    return np.where(layout.tp > 1, 2 * shape.layers * times, 0.0)
-
-
-def _hops(job: ServingJob, platform: Platform, layout: ServingLayout, rows: FloatArray) -> FloatArray:
-    """Activations from stage to stage, pp - 1 times."""
-    size = rows * job.shape.hidden * 2
-    per_server = np.where(layout.gpus > platform.gpus_per_server, 1.0, 2.0)
-    if not bool(np.any(layout.pp > 1)):
-        return np.zeros(np.broadcast_shapes(np.shape(size), layout.pp.shape))
-    if platform.scale_out is None:
-        per_server = np.full_like(per_server, 2.0)
-    return np.where(
-        layout.pp > 1, (layout.pp - 1) * collective_time_s("send_recv", size, np.full_like(per_server, 2.0), per_server, platform), 0.0
-    )
+def constant_names() -> tuple[str, ...]:
+    """Names of the pass constants, for reports of a fit."""
+    return tuple(field.name for field in fields(PassConstants))

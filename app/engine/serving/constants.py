@@ -1,0 +1,110 @@
+"""Fitted constants of serving engines and of serving kernels, by engine, year and GPU generation."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+from app.catalog.schema import Gpu
+from app.engine.serving.job import FloatArray
+
+REFERENCE_YEAR = 2025.0
+"""Year the engine figures are stated for."""
+
+Number = float | FloatArray
+
+
+@cache
+def serving_constants() -> dict[str, Any]:
+    """The data file with the fit that produced it."""
+    return tomllib.loads((resources.files("app.engine") / "data" / "serving.toml").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassConstants:
+    """What turns work into time; floats, or arrays in the shape of the work.
+
+    *_share: share of peak FLOP/s or bandwidth; rows_half: rows of a product at which half the rate is reached;
+    *_gap_s: time per step, layer, MoE layer and sequence that no arithmetic explains; join: exponent of the norm
+    that joins arithmetic and traffic (infinite = the longer counts alone); prompt_gap_s: once per request.
+    """
+
+    memory_share: Number
+    cache_share: Number
+    product_share: Number
+    narrow_product_share: Number
+    expert_share: Number
+    attention_share: Number
+    rows_half: Number
+    expert_rows_half: Number
+    side_half: Number
+    widened_share: Number
+    step_gap_s: Number
+    layer_gap_s: Number
+    moe_gap_s: Number
+    sequence_gap_s: Number
+    prompt_gap_s: Number
+    exchange_factor: Number
+    kernel_progress: Number
+    join: Number
+
+
+GENERATION_KEYS = ("memory_share", "cache_share", "product_share", "narrow_product_share", "attention_share", "gap_factor")
+COMMON_KEYS = ("expert_share", "rows_half", "expert_rows_half", "side_half", "widened_share", "exchange_factor", "join")
+
+
+def generation_row(table: dict[str, Any], generation: str) -> dict[str, float]:
+    """Constants of a GPU generation; of the one named under ``like`` or ``default`` where it has none of its own."""
+    row = table["generation"].get(generation, {})
+    base = table["generation"]["default"]
+    return {**base, **row}
+
+
+def engine_row(table: dict[str, Any], engine: str) -> dict[str, Any]:
+    """Constants of an engine; engines that were not fitted take vLLM's."""
+    row: dict[str, Any] = {**table["engine"]["vllm"], **table["engine"].get(engine, {})}
+    return row
+
+
+def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str, year: float) -> PassConstants:
+    """Constants for one GPU generation, engine and year of release out of a table like ``serving.toml``.
+
+    A gap g of the reference year was ``g r^(2025 - year)``; kernels gave ``1 - p (2025 - year)`` of today's rate.
+    """
+    hardware, software, common = generation_row(table, gpu_generation), engine_row(table, engine), table["common"]
+    age = min(max(REFERENCE_YEAR - year, -1.0), 3.0)
+    slower = software["gap_growth_per_year"] ** age
+    factor = hardware["gap_factor"]
+    return PassConstants(
+        memory_share=hardware["memory_share"],
+        cache_share=hardware["cache_share"] * software["cache_factor"],
+        product_share=hardware["product_share"],
+        narrow_product_share=hardware["narrow_product_share"],
+        expert_share=common["expert_share"],
+        attention_share=hardware["attention_share"],
+        rows_half=common["rows_half"],
+        expert_rows_half=common["expert_rows_half"],
+        side_half=common["side_half"],
+        widened_share=common["widened_share"],
+        step_gap_s=software["step_gap_s"] * slower * factor,
+        layer_gap_s=software["layer_gap_s"] * factor,
+        moe_gap_s=software["moe_gap_s"] * slower * factor,
+        sequence_gap_s=software["sequence_gap_s"] * slower * factor,
+        prompt_gap_s=software["prompt_gap_s"] * slower * factor,
+        exchange_factor=common["exchange_factor"],
+        kernel_progress=1 - software["kernel_loss_per_year"] * max(age, 0.0),
+        join=common["join"],
+    )
+
+
+@lru_cache(maxsize=512)
+def _cached(generation: str, engine: str, year: float) -> PassConstants:
+    return pass_constants_from(serving_constants(), generation, engine, year)
+
+
+def pass_constants(gpu: Gpu, engine: str, year: float) -> PassConstants:
+    """Fitted constants for a GPU, an engine and its year of release."""
+    return _cached(gpu.generation, engine, year)
