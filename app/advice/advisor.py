@@ -28,6 +28,7 @@ from app.advice.ranking import Option, speed_s
 from app.advice.recommendation import Architecture, Recommendation
 from app.advice.rules import firing
 from app.catalog.loader import Catalog
+from app.design.fabric import fabric_faults
 from app.engine.result import Shortfall
 from app.ranges import Range
 from app.workload.demand import Demand
@@ -295,6 +296,8 @@ def _findings(decision: Decision, demand: Demand, profile: WorkloadProfile, buil
     ]
     if isinstance(built.facility, Shortfall):
         found.append(doc.Finding(rule="rack-limit", effect="warn", message=built.facility.message, values={}, sources=["facility plan"]))
+    faults = fabric_faults(built.network) if built.network is not None else []
+    found += [doc.Finding(rule="fabric-check", effect="warn", message=text, values={}, sources=["fabric as a graph"]) for text in faults]
     found += [doc.Finding(rule="question", effect="info", message=text, values={}, sources=["profile"]) for text in demand.questions]
     found += [doc.Finding(rule="engine-note", effect="info", message=text, values={}, sources=["engine"]) for text in winner.sized.notes]
     return found

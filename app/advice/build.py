@@ -189,6 +189,8 @@ def cost_document(summary: CostSummary | None) -> doc.Cost | None:
         ),
         break_even_utilisation=summary.break_even_utilisation,
         break_even_months=summary.break_even_months,
+        residual_usd=summary.residual_usd,
+        notes=list(summary.notes),
         hosted_api=None
         if api is None
         else doc.HostedApi(
@@ -200,5 +202,6 @@ def cost_document(summary: CostSummary | None) -> doc.Cost | None:
             usd_over_horizon=api.usd_over_horizon,
             break_even_tokens_per_day=api.break_even_tokens_per_day,
             source=api.source,
+            note=api.note,
         ),
     )

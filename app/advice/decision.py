@@ -184,5 +184,7 @@ def _option(profile: WorkloadProfile, demand: Demand, candidate: Candidate, size
 
 def dearer_by(option: Option, other: Option, objective: str) -> float:
     """How much worse ``option`` scores than ``other``, as a share: 0.31 = 31% more."""
-    base = score(other, objective)
-    return score(option, objective) / base - 1 if base > 0 else 0.0
+    base, own = score(other, objective), score(option, objective)
+    if base <= 0 or not math.isfinite(base) or not math.isfinite(own):
+        return 0.0
+    return own / base - 1

@@ -202,6 +202,7 @@ class HostedApi(Document):
     usd_over_horizon: Decimal
     break_even_tokens_per_day: float | None
     source: str
+    note: str
 
 
 class Cost(Document):
@@ -220,6 +221,8 @@ class Cost(Document):
     break_even_utilisation: float | None
     break_even_months: float | None
     hosted_api: HostedApi | None
+    residual_usd: Decimal = Field(description="Value left at the end: lifetime cost = purchase - this + yearly cost x horizon")
+    notes: list[str]
 
 
 class Alternative(Document):

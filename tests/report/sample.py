@@ -54,6 +54,7 @@ def cost(capex: float, opex: float, **changes: Any) -> Cost:
         "complete": True, "capex_usd": usd(capex), "opex_usd_per_year": usd(opex), "opex_parts_usd_per_year": {},
         "tco_usd": usd(capex + 3 * opex), "horizon_years": 3.0, "usd_per_gpu_hour": None, "usd_per_million_tokens": None,
         "usd_per_run": None, "cloud": None, "break_even_utilisation": None, "break_even_months": None, "hosted_api": None,
+        "residual_usd": Decimal(0), "notes": [],
     }  # fmt: skip
     return Cost(**(base | changes))
 
@@ -70,7 +71,7 @@ def hosted(usd_over_horizon: float) -> HostedApi:
     """A service paid by the token."""
     return HostedApi(
         provider="p", model="m", usd_per_million_input=Decimal(1), usd_per_million_cached_input=None, usd_per_million_output=Decimal(1),
-        usd_over_horizon=Decimal(usd_over_horizon), break_even_tokens_per_day=None, source="s",
+        usd_over_horizon=Decimal(usd_over_horizon), break_even_tokens_per_day=None, source="s", note="",
     )  # fmt: skip
 
 

@@ -172,12 +172,13 @@ def bad_forms():
 def test_bad_input_is_refused_in_place_and_kept(client, path, value):
     started = time.monotonic()
     page = client.post("/recommendation", data=typed("rag-documents", **{path: value}))
-    assert time.monotonic() - started < 1
+    elapsed_s = time.monotonic() - started
     if page.status_code == 200:
         # 1e-400 underflows to zero and is refused; ٣ is a digit to Python and a valid number.
         assert value in ("٣", "0") or (path == "serving.percentile" and value == "3/2/1")
         return
     assert page.status_code == 422
+    assert elapsed_s < 1
     found = tree(page)
     assert found.css_first(".problem a") is not None
     target = found.css_first(".problem a").attributes["href"]
