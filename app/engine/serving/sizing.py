@@ -154,24 +154,17 @@ def size_serving(
     first_in_time = steady.ttft_s <= demand.ttft_ms * MS
     next_in_time = steady.tpot_s <= demand.tpot_ms * MS
     allowed = first_in_time & next_in_time & in_memory
+    plan = _plan(demand, found, allowed)
     relaxed: tuple[str, ...] = ()
-    if not allowed.any():
+    if not (plan.total <= max_gpus).any() and not (demand.ttft_stated and demand.tpot_stated):
         # A limit the customer did not state is our wish, not theirs: it gives way before a design is refused.
         allowed = (first_in_time | (not demand.ttft_stated)) & (next_in_time | (not demand.tpot_stated)) & in_memory
-        if not allowed.any():
-            return _too_slow(demand, found)
-        relaxed = ("The usual limits on latency, which were not stated, cannot be kept on this hardware; the figures say what it gives.",)
-    capacity = np.max(np.where(allowed, IN_FLIGHT[np.newaxis, :], 0.0), axis=1)
-    best_rate = np.max(np.where(allowed, steady.requests_per_s, 0.0), axis=1)
+        plan = _plan(demand, found, allowed)
+        relaxed = (RELAXED,)
+    if not allowed.any():
+        return _too_slow(demand, found)
+    capacity, best_rate, replicas, total = plan.capacity, plan.best_rate, plan.replicas, plan.total
     gpus = found.layout.gpus[:, 0]
-    with np.errstate(divide="ignore"):
-        if demand.concurrent is not None:
-            replicas = np.ceil(demand.concurrent.mid / np.maximum(capacity, 1e-9))
-        else:
-            assert demand.requests_per_s is not None
-            replicas = np.ceil(demand.requests_per_s.mid / np.maximum(best_rate * RATE_HEADROOM, 1e-12))
-    replicas = np.where(capacity > 0, np.maximum(replicas, 1), np.inf)
-    total = replicas * gpus
     affordable = total <= max_gpus
     if not affordable.any():
         index = int(np.argmin(total))
@@ -190,6 +183,32 @@ def size_serving(
     return replace(
         _sized(demand, found, index, int(replicas[index]), span, capacity, best_rate), notes=relaxed, keeps_usual_limits=not relaxed
     )
+
+
+RELAXED = "The usual limits on latency, which were not stated, cannot be kept on this hardware; the figures say what it gives."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Per layout: requests a replica holds, its best rate, replicas and GPUs for the load (infinite where none serves)."""
+
+    capacity: NDArray[np.float64]
+    best_rate: NDArray[np.float64]
+    replicas: NDArray[np.float64]
+    total: NDArray[np.float64]
+
+
+def _plan(demand: ServingDemand, found: Replica, allowed: NDArray[np.bool_]) -> _Plan:
+    """How many replicas of each layout carry the load within the allowed numbers in flight."""
+    capacity = np.max(np.where(allowed, IN_FLIGHT[np.newaxis, :], 0.0), axis=1)
+    best_rate = np.max(np.where(allowed, found.steady.requests_per_s, 0.0), axis=1)
+    if demand.concurrent is not None:
+        replicas = np.ceil(demand.concurrent.mid / np.maximum(capacity, 1e-9))
+    else:
+        assert demand.requests_per_s is not None
+        replicas = np.ceil(demand.requests_per_s.mid / np.maximum(best_rate * RATE_HEADROOM, 1e-12))
+    replicas = np.where(capacity > 0, np.maximum(replicas, 1), np.inf)
+    return _Plan(capacity=capacity, best_rate=best_rate, replicas=replicas, total=replicas * found.layout.gpus[:, 0])
 
 
 def _shortfall(constraint: str, needed: float | None, available: float | None, unit: str, message: str) -> Shortfall:
