@@ -28,7 +28,8 @@ class PassConstants:
     """What turns work into time; floats, or arrays in the shape of the work.
 
     *_share: share of peak FLOP/s or bandwidth; rows_half: rows of a product at which half the rate is reached;
-    *_gap_s: time per step, layer, MoE layer and sequence that no arithmetic explains; join: exponent of the norm
+    *_gap_s: time per step, layer, MoE layer, layer split over GPUs and sequence that no arithmetic explains; burst_share:
+    how far requests stay in step with each other; join: exponent of the norm
     that joins arithmetic and traffic (infinite = the longer counts alone); prompt_gap_s: once per request.
     """
 
@@ -45,8 +46,10 @@ class PassConstants:
     step_gap_s: Number
     layer_gap_s: Number
     moe_gap_s: Number
+    parallel_gap_s: Number
     sequence_gap_s: Number
     prompt_gap_s: Number
+    burst_share: Number
     exchange_factor: Number
     kernel_progress: Number
     join: Number
@@ -92,8 +95,10 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         step_gap_s=software["step_gap_s"] * slower * factor,
         layer_gap_s=software["layer_gap_s"] * factor,
         moe_gap_s=software["moe_gap_s"] * slower * factor,
+        parallel_gap_s=software["parallel_gap_s"] * factor,
         sequence_gap_s=software["sequence_gap_s"] * slower * factor,
         prompt_gap_s=software["prompt_gap_s"] * slower * factor,
+        burst_share=software["burst_share"],
         exchange_factor=common["exchange_factor"],
         kernel_progress=1 - software["kernel_loss_per_year"] * max(age, 0.0),
         join=common["join"],

@@ -28,6 +28,8 @@ WEIGHTS = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "int8":
 CACHES = {"bf16": "bf16", "fp16": "bf16", "fp32": "fp32", "fp8": "fp8", "": "", "auto": ""}
 ENGINES = ("vllm", "sglang", "tensorrt_llm", "lmdeploy")
 LATEST_YEAR = 2026.0
+IN_PROCESS = r"static batch|first-token latency|run to completion|batch latency|tokens.*/ ?latency|total tokens \(input"
+"""How descriptions name a benchmark without a server."""
 PIPELINES = (1, 2, 4, 8)
 TENSORS = (1, 2, 4, 8, 16)
 
@@ -103,7 +105,7 @@ def _loaded(point: ServingPoint, number: Mapping[str, float | None], columns: Ma
     flight, rate = number["concurrency_or_batch"], number["request_rate_rps"]
     notes = str(columns.get("notes") or "").lower()
     limit = _batch_limit(point, str(columns.get("engine_version") or ""))
-    point = replace(point, batch_limit=limit)
+    point = replace(point, batch_limit=limit, served=re.search(IN_PROCESS, notes) is None)
     if mode == "single_stream":
         return replace(point, in_flight=1.0)
     if mode != "offline_max_throughput" and rate and not flight:

@@ -24,7 +24,8 @@ class ServingPoint:
     """Load of one replica. Exactly one of ``in_flight`` (closed loop) and ``requests_per_s`` is set; neither: as many
     requests as memory and the engine's limit allow.
 
-    burst: requests sent at once, where a run has an end; longest_output: tokens of its longest answer.
+    burst: requests sent at once, where a run has an end; longest_output: tokens of its longest answer. served: requests pass
+    a server (network, tokeniser); False: a benchmark calls the engine inside its own process.
     """
 
     job: ServingJob
@@ -36,6 +37,7 @@ class ServingPoint:
     batch_limit: float = 1024.0
     burst: float | None = None
     longest_output: float | None = None
+    served: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class PointWork:
     waiting: FloatArray
     stages: FloatArray
     replicas: FloatArray
+    served: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,7 @@ def point_work(point: ServingPoint, running: float, waiting: float = 0.0) -> Poi
         waiting=np.array(waiting),
         stages=np.array(stages),
         replicas=np.array(float(point.replicas)),
+        served=np.array(float(point.served)),
     )
 
 
@@ -118,7 +122,7 @@ def point_turn(work: PointWork, rates: Rates, constants: PassConstants) -> tuple
     one = pass_time(work.prompt, rates, constants, prompt=True)
     alone = one.total_s * np.maximum(work.chunks, 1.0)
     busy = (one.total_s - one.overhead_s) * work.chunks / work.stages
-    turn = closed_turn(work.running, work.outputs, step.total_s, alone, busy, constants.prompt_gap_s)
+    turn = closed_turn(work.running, work.outputs, step.total_s, alone, busy, constants.prompt_gap_s * work.served, constants.burst_share)
     return turn, alone
 
 

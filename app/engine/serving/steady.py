@@ -29,20 +29,28 @@ class Turn:
 
 
 def closed_turn(
-    in_flight: FloatArray, outputs: Number, step_s: FloatArray, prompt_s: FloatArray, busy_s: FloatArray, prompt_gap_s: Number
+    in_flight: FloatArray,
+    outputs: Number,
+    step_s: FloatArray,
+    prompt_s: FloatArray,
+    busy_s: FloatArray,
+    prompt_gap_s: Number,
+    burst_share: Number,
 ) -> Turn:
     """A closed loop of N requests, each reading its prompt and then taking L steps.
 
     While all N make one turn the replica reads N prompts (``busy_s`` each) and takes L steps of N sequences, so
     ``turn = N b + L S + g``. A prompt waits for those before it: ``rho b / 2 (1 - rho)`` in the mean (M/D/1,
     Pollaczek-Khinchine), and never more than half of the others' prompts, ``(N - 1) b / 2``; the two limits join
-    harmonically. What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
+    harmonically. Requests of one length that start together stay in step: a share of them, ``burst_share``, waits for
+    half of the others. What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
     """
     turn = in_flight * busy_s + outputs * step_s + prompt_gap_s
     share = np.minimum(in_flight * busy_s / turn, 0.995)
     most = (in_flight - 1) / 2 * busy_s
     open_wait = share * busy_s / (2 * (1 - share))
-    wait = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
+    spread = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
+    wait = spread + burst_share * np.maximum(most - spread, 0.0)
     first = prompt_gap_s + prompt_s + step_s + wait
     after = (turn - first) / np.maximum(np.asarray(outputs) - 1, 1.0)
     return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=np.maximum(after, step_s), prompt_share=share)
@@ -78,7 +86,7 @@ def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_
     busy = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / stages
     constants = pass_constants(platform.gpu, job.engine, job.year)
     outputs = max(job.output_tokens, 1.0)
-    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s)
+    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s, constants.burst_share)
     tail = -math.log(max(1 - percentile / 100, 1e-6))
     ttft = turn.first_s + turn.wait_s * (tail - 1)
     tpot = turn.gap_s * (1 + TPOT_SPREAD * normal_quantile(percentile))

@@ -110,6 +110,7 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
         constants.step_gap_s
         + constants.layer_gap_s * work.layers
         + constants.moe_gap_s * work.moe_layers
+        + constants.parallel_gap_s * work.parallel_layers
         + constants.sequence_gap_s * work.sequences
     )
     total = products + attention + exchange + work.hop_s + overhead

@@ -30,7 +30,8 @@ class PassWork:
     dense_*, expert_*: matrix products outside and inside routed experts, with the rows each product sees and the
     narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read; attention_flop:
     scores and values; stream_bytes: activations outside products; exchange_s, hop_s: collectives inside a layer and
-    between stages; layers, moe_layers, sequences: what launches and scheduling are counted by.
+    between stages; layers, moe_layers, parallel_layers (split over
+    GPUs), sequences: what launches and scheduling are counted by.
     """
 
     dense_bytes: FloatArray
@@ -50,6 +51,7 @@ class PassWork:
     hop_s: FloatArray
     layers: FloatArray
     moe_layers: FloatArray
+    parallel_layers: FloatArray
     sequences: FloatArray
 
     @classmethod
@@ -121,6 +123,7 @@ def _work(
         "hop_s": hop_s(job, platform, layout, rows),
         "layers": np.full_like(rows, float(shape.layers)),
         "moe_layers": np.full_like(rows, float(shape.moe_layers)),
+        "parallel_layers": np.where(tp > 1, float(shape.layers), 0.0) + 0.0 * rows,
         "sequences": sequences,
     }
     return PassWork(**{name: np.asarray(value, dtype=float) for name, value in parts.items()})
