@@ -49,7 +49,7 @@ bench: $(VENV)/installed-run
 
 validate: $(VENV)/installed-run
 	$(BIN)/python -m app validate \
-	  --training $(REFERENCE)/training.csv \
+	  --training $(REFERENCE)/training.csv --inference $(REFERENCE)/inference.csv \
 	  --collectives $(REFERENCE)/collectives.csv --fabrics $(REFERENCE)/fabrics.csv \
 	  --tco $(REFERENCE)/opex.csv --scenarios $(REFERENCE)/scenarios.jsonl
 

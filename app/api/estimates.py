@@ -11,6 +11,7 @@ from app.api.dependencies import CatalogParameter, JsonBody
 from app.api.operations import COMPUTES, problems, takes
 from app.design.fabric_request import estimate_fabric
 from app.engine.collective_request import estimate_collective
+from app.engine.serving.request import estimate_point
 from app.engine.training.explicit import estimate_layout
 from app.json_text import load_object
 
@@ -64,3 +65,21 @@ TRAINING = {
 def training(body: JsonBody, catalog: CatalogParameter) -> Response:
     """One explicit layout; the keys are the columns of the published training measurements."""
     return JSONResponse(estimate_layout(load_object(body), catalog))
+
+
+SERVING = {
+    "catalog_model": "meta-llama/Llama-3.1-8B-Instruct", "gpu_id": "h100-sxm-80gb", "tp": 1, "isl": 1000, "osl": 300,
+    "concurrency_or_batch": 16, "weight_kind": "bf16", "engine_kind": "vllm",
+}  # fmt: skip
+
+
+@router.post(
+    "/serving",
+    summary="Latency, rate and memory of one serving point",
+    operation_id="estimate_serving",
+    responses=_answer("ttft_ms, tpot_ms, output_tok_s_total and more, each as low, mid and high"),
+    openapi_extra=takes("Request", example=SERVING),
+)
+def serving(body: JsonBody, catalog: CatalogParameter) -> Response:
+    """One explicit replica; the keys are the columns of the published serving measurements."""
+    return JSONResponse(estimate_point(load_object(body), catalog))

@@ -109,7 +109,9 @@ def recommend(file: File, as_json: Json = False) -> None:
 
 
 @app.command()
-def estimate(kind: Annotated[Literal["training", "collective", "fabric"], typer.Argument()], file: File, as_json: Json = False) -> None:
+def estimate(
+    kind: Annotated[Literal["training", "serving", "collective", "fabric"], typer.Argument()], file: File, as_json: Json = False
+) -> None:
     """Estimate one explicit design, collective or network."""
     from app.catalog.loader import load_catalog
 
@@ -128,6 +130,10 @@ def estimator(kind: str) -> Any:
         from app.engine.training.explicit import estimate_layout
 
         return estimate_layout
+    if kind == "serving":
+        from app.engine.serving.request import estimate_point
+
+        return estimate_point
     if kind == "collective":
         from app.engine.collective_request import estimate_collective
 
@@ -143,6 +149,7 @@ Csv = Annotated[Path | None, typer.Option(exists=True, dir_okay=False)]
 @app.command()
 def validate(
     training: Csv = None,
+    inference: Csv = None,
     tco: Csv = None,
     collectives: Csv = None,
     fabrics: Csv = None,
@@ -152,7 +159,7 @@ def validate(
     """Compare predictions with published measurements."""
     from app.validation.run import FILES, validate_files
 
-    given = dict(zip(FILES, (training, tco, collectives, fabrics, scenarios), strict=True))
+    given = dict(zip(FILES, (training, inference, tco, collectives, fabrics, scenarios), strict=True))
     chosen = {name: path for name, path in given.items() if path is not None}
     if not chosen:
         print("Name at least one file, such as --scenarios FILE; see --help.", file=sys.stderr)

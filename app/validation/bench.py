@@ -14,7 +14,6 @@ from rich.table import Table
 from app.advice.advisor import recommend
 from app.catalog.loader import load_catalog
 from app.engine.training.search import forget as forget_searches
-from app.engine.training.search import forget
 from app.workload.presets import PRESETS
 
 RUNS = 7
@@ -25,9 +24,9 @@ def forget() -> None:
     forget_searches()
     for item in gc.get_objects():
         module = getattr(item, "__module__", "") or ""
-        if isinstance(item, functools._lru_cache_wrapper) and module.startswith(("app.engine", "app.workload", "app.advice")):
-            if not item.__name__.endswith(("constants", "rules", "law", "data", "table", "tables")):
-                item.cache_clear()
+        ours = isinstance(item, functools._lru_cache_wrapper) and module.startswith(("app.engine", "app.workload", "app.advice"))
+        if ours and not item.__name__.endswith(("constants", "rules", "law", "data", "table", "tables")):
+            item.cache_clear()
 
 
 def main() -> None:
@@ -39,7 +38,6 @@ def main() -> None:
         timings = []
         answer = None
         for run in range(RUNS + 1):
-            forget()
             forget()
             start = time.perf_counter()
             answer = recommend(preset.profile, catalog, created_at=datetime(2026, 1, 1, tzinfo=UTC), recommendation_id=preset.id)

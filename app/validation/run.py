@@ -9,7 +9,7 @@ from typing import Any
 
 from app.catalog.loader import Catalog, load_catalog
 
-FILES = ("training", "tco", "collectives", "fabrics", "scenarios")
+FILES = ("training", "inference", "tco", "collectives", "fabrics", "scenarios")
 """Families in the order of the command's options."""
 
 
@@ -46,6 +46,10 @@ def _validator(family: str) -> Callable[[Iterator[dict[str, str]], Catalog], dic
         from app.validation.training import validate_training
 
         return validate_training
+    if family == "inference":
+        from app.validation.inference import validate_inference
+
+        return validate_inference
     if family == "tco":
         from app.validation.tco import validate_tco
 

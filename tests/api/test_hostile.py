@@ -197,7 +197,7 @@ def test_html_in_a_name_stays_text(client):
     assert answer.headers["content-type"].startswith("application/json")
 
 
-@pytest.mark.parametrize("kind", ["collective", "fabric", "training"])
+@pytest.mark.parametrize("kind", ["collective", "fabric", "training", "serving"])
 @pytest.mark.parametrize(
     "body", [{}, {"gpu": "none"}, {"x": 1}, {"n_gpus": -1}, {"n_nodes": 1e308}, {"message_bytes": "much"}, {"gpu": [], "n_nodes": {}}]
 )

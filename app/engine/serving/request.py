@@ -1,0 +1,78 @@
+"""One explicit serving point on request: columns of the public measurement files in, predictions with ranges out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from app.catalog.loader import Catalog
+from app.engine.serving.explicit import explicit_point
+from app.engine.serving.job import ServingLayout
+from app.engine.serving.memory import (
+    RUNTIME_BYTES,
+    activation_bytes,
+    cache_bytes_per_request,
+    kv_bytes_per_token_per_gpu,
+    kv_pool_bytes,
+    weight_bytes_per_gpu,
+)
+from app.engine.serving.point import ServingPoint, serve
+from app.engine.serving.sizing import MEMORY_SPREAD
+from app.ranges import Range
+from app.units import GB, MS
+
+TTFT_SPREAD = (0.5, 2.0)
+TPOT_SPREAD = (0.75, 1.35)
+RATE_SPREAD = (0.7, 1.4)
+"""Factors that hold four published points in five (`validate --inference`)."""
+
+
+def estimate_point(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
+    """Latencies (means, TPOT without the first token), rates, memory per GPU and the KV pool of one replica.
+
+    Raises:
+        ProfileError: naming every column at fault.
+    """
+    point = explicit_point(request, catalog)
+    found = serve(point)
+    answer: dict[str, Any] = {
+        "ttft_ms": _range(found.ttft_s / MS, TTFT_SPREAD),
+        "tpot_ms": _range(found.tpot_s / MS, TPOT_SPREAD),
+        "output_tok_s_total": _range(found.output_tokens_per_s, RATE_SPREAD),
+        "tok_s_per_user": _range(1 / found.tpot_s, (1 / TPOT_SPREAD[1], 1 / TPOT_SPREAD[0])) if found.tpot_s > 0 else None,
+        "e2e_latency_s": _range(found.turn_s, TPOT_SPREAD),
+        "prefill_tok_s": _range(found.prompt_tokens_per_s, RATE_SPREAD),
+        "fits": found.fits,
+        "saturated": found.saturated,
+    }
+    gpus = float(np.ravel(point.layout.gpus)[0]) * point.replicas
+    answer["output_tok_s_per_gpu"] = _range(found.output_tokens_per_s / gpus, RATE_SPREAD)
+    return answer | _memory(point, point.layout)
+
+
+def _memory(point: ServingPoint, layout: ServingLayout) -> dict[str, Any]:
+    """Memory of one GPU by component, and what the KV pool holds."""
+    job, platform = point.job, point.platform
+    pool = max(float(np.ravel(kv_pool_bytes(job, platform, layout))[0]), 0.0)
+    per_token = float(np.ravel(kv_bytes_per_token_per_gpu(job, layout))[0])
+    longest = float(np.ravel(cache_bytes_per_request(job, job.max_context_tokens, layout))[0])
+    parts = {
+        "weights": weight_bytes_per_gpu(job, layout),
+        "activations": activation_bytes(job, layout, platform),
+        "runtime": RUNTIME_BYTES,
+        "kv_pool": pool,
+    }
+    return {
+        "memory_gb": {name: _range(float(np.ravel(value)[0]) / GB, MEMORY_SPREAD) for name, value in parts.items()},
+        "kv_cache_tokens": _range(pool / per_token, MEMORY_SPREAD) if per_token > 0 else None,
+        "max_concurrency": _range(pool / longest, MEMORY_SPREAD) if longest > 0 else None,
+    }
+
+
+def _range(value: float, spread: tuple[float, float]) -> dict[str, float] | None:
+    """A range as JSON; None where the value is not finite: the point is not served."""
+    if not np.isfinite(value):
+        return None
+    return Range.around(float(value), *spread).model_dump()
