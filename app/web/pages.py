@@ -201,8 +201,8 @@ def preview(request: Request, typed: Typed, catalog: CatalogUsed) -> HTMLRespons
     filled = read_form(typed)
     answer = _decided(request, filled, catalog)
     if isinstance(answer, Filled):
-        return page("parts/preview.html", errors=answer.errors, r=None, view=None)
-    return page("parts/preview.html", errors=(), r=answer, view=recommendation_view(answer))
+        return page("parts/preview.html", errors=answer.errors, r=None, view=None, people="")
+    return page("parts/preview.html", errors=(), r=answer, view=recommendation_view(answer), people=people_sentence(answer))
 
 
 @router.get("/profiles")

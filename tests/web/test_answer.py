@@ -69,7 +69,7 @@ def test_changing_the_answers_keeps_every_one_of_them(client):
 
 
 def test_an_assumption_typed_over_is_used_and_no_longer_assumed(client):
-    page = answer(client, typed("chat-500-staff"))
+    page = answer(client, typed("chat-500-staff", **{"serving.tpot_ms": ""}))
     assert "serving.tpot_ms" in {node.attributes["name"] for node in page.css('input[form="again"]')}
     again = answer(client, {**hidden(page, "#again"), "serving.tpot_ms": "25"})
     assert "serving.tpot_ms" not in {node.attributes["name"] for node in again.css('input[form="again"]')}
@@ -101,3 +101,15 @@ def test_enter_in_a_field_asks_for_the_answer_not_for_other_questions(client):
     # A browser presses the first submit button of the form.
     first = LexborHTMLParser(client.get("/new").text).css_first('#profile button[type="submit"]')
     assert "formaction" not in first.attributes
+
+
+def test_heads_are_shown_as_requests_in_flight_beside_the_form_with_links_to_what_changes_them(client):
+    preview = LexborHTMLParser(client.post("/preview", data=typed("chat-500-staff")).text)
+    note = preview.css_first(".note")
+    assert "500 people" in note.text()
+    assert "in flight" in note.text()
+    form = LexborHTMLParser(client.get("/new?preset=chat-500-staff").text)
+    targets = [node.attributes["href"] for node in note.css("a")]
+    assert len(targets) == 2
+    assert all(form.css_first(target) is not None for target in targets)
+    assert LexborHTMLParser(client.post("/preview", data=typed("rag-documents")).text).css_first(".note") is None
