@@ -58,7 +58,7 @@ def _memory(point: ServingPoint, layout: ServingLayout) -> dict[str, Any]:
     pool = max(float(np.ravel(kv_pool_bytes(job, platform, layout))[0]), 0.0)
     per_token = float(np.ravel(kv_bytes_per_token_per_gpu(job, layout))[0])
     longest = float(np.ravel(cache_bytes_per_request(job, job.max_context_tokens, layout))[0])
-    parts = {
+    parts: dict[str, Any] = {
         "weights": weight_bytes_per_gpu(job, layout),
         "activations": activation_bytes(job, layout, platform),
         "runtime": RUNTIME_BYTES,
