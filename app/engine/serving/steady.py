@@ -86,7 +86,8 @@ def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_
     busy = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / stages
     constants = pass_constants(platform.gpu, job.engine, job.year)
     outputs = max(job.output_tokens, 1.0)
-    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s, constants.burst_share)
+    # People do not start together as a benchmark's requests do, so nobody waits for a burst.
+    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s, 0.0)
     tail = -math.log(max(1 - percentile / 100, 1e-6))
     ttft = turn.first_s + turn.wait_s * (tail - 1)
     tpot = turn.gap_s * (1 + TPOT_SPREAD * normal_quantile(percentile))
