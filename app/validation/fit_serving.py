@@ -13,7 +13,7 @@ import csv
 import datetime
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class Problem:
     observations: list[Observation]
 
 
-def problem_of(rows: list[Mapping[str, str]], catalog: Catalog) -> Problem:
+def problem_of(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Problem:
     """Rows to arrays. Requests in flight of open loops are those of the constants now in the data file."""
     points: list[ServingPoint] = []
     works: list[PointWork] = []
@@ -148,7 +148,7 @@ class Parameters:
 
     def as_table(self, vector: FloatArray) -> dict[str, Any]:
         """The data file's tables with the vector's numbers."""
-        result = {name: ({k: dict(v) for k, v in rows.items()} if name != "common" else dict(rows)) for name, rows in self.table.items()
+        result: dict[str, dict[str, Any]] = {name: ({k: dict(v) for k, v in rows.items()} if name != "common" else dict(rows)) for name, rows in self.table.items()
                   if name in ("common", "generation", "engine")}  # fmt: skip
         for (section, row, key), value in zip(self.names, np.exp(vector), strict=True):
             if section == "common":
