@@ -148,8 +148,10 @@ class Parameters:
 
     def as_table(self, vector: FloatArray) -> dict[str, Any]:
         """The data file's tables with the vector's numbers."""
-        result: dict[str, dict[str, Any]] = {name: ({k: dict(v) for k, v in rows.items()} if name != "common" else dict(rows)) for name, rows in self.table.items()
-                  if name in ("common", "generation", "engine")}  # fmt: skip
+        result: dict[str, dict[str, Any]] = {}
+        for name, rows in self.table.items():
+            if name in ("common", "generation", "engine"):
+                result[name] = dict(rows) if name == "common" else {key: dict(values) for key, values in rows.items()}
         for (section, row, key), value in zip(self.names, np.exp(vector), strict=True):
             if section == "common":
                 result["common"][key] = float(value)
