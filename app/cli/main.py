@@ -150,6 +150,8 @@ Csv = Annotated[Path | None, typer.Option(exists=True, dir_okay=False)]
 def validate(
     training: Csv = None,
     inference: Csv = None,
+    memory: Csv = None,
+    pairs: Csv = None,
     tco: Csv = None,
     collectives: Csv = None,
     fabrics: Csv = None,
@@ -159,10 +161,13 @@ def validate(
     """Compare predictions with published measurements."""
     from app.validation.run import FILES, validate_files
 
-    given = dict(zip(FILES, (training, inference, tco, collectives, fabrics, scenarios), strict=True))
+    given = dict(zip(FILES, (training, inference, memory, pairs, tco, collectives, fabrics, scenarios), strict=True))
     chosen = {name: path for name, path in given.items() if path is not None}
     if not chosen:
         print("Name at least one file, such as --scenarios FILE; see --help.", file=sys.stderr)
+        sys.exit(2)
+    if pairs is not None and inference is None:
+        print("--pairs names rows of the inference file: give --inference as well.", file=sys.stderr)
         sys.exit(2)
     result = validate_files(chosen)
     _show(result)

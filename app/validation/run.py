@@ -9,7 +9,7 @@ from typing import Any
 
 from app.catalog.loader import Catalog, load_catalog
 
-FILES = ("training", "inference", "tco", "collectives", "fabrics", "scenarios")
+FILES = ("training", "inference", "memory", "pairs", "tco", "collectives", "fabrics", "scenarios")
 """Families in the order of the command's options."""
 
 
@@ -18,7 +18,9 @@ def validate_files(files: Mapping[str, Path]) -> dict[str, Any]:
     catalog = load_catalog()
     result: dict[str, Any] = {}
     for family, path in files.items():
-        figures = dict(_family(family, path, catalog))
+        if family == "pairs" and "inference" not in files:
+            raise ValueError("--pairs names rows of the inference file: give --inference as well")
+        figures = _pairs(path, files["inference"], catalog) if family == "pairs" else dict(_family(family, path, catalog))
         for key in ("other", "flagged", f"{family}_other"):
             if figures.get(key):
                 result[f"{family}_other"] = figures.pop(key)
@@ -29,6 +31,12 @@ def validate_files(files: Mapping[str, Path]) -> dict[str, Any]:
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
+
+
+def _pairs(path: Path, inference: Path, catalog: Catalog) -> dict[str, Any]:
+    from app.validation.pairs import validate_pairs
+
+    return validate_pairs(_rows(path), _rows(inference), catalog)
 
 
 def _family(family: str, path: Path, catalog: Catalog) -> dict[str, Any]:
@@ -50,6 +58,10 @@ def _validator(family: str) -> Callable[[Iterator[dict[str, str]], Catalog], dic
         from app.validation.inference import validate_inference
 
         return validate_inference
+    if family == "memory":
+        from app.validation.serving_memory import validate_serving_memory
+
+        return validate_serving_memory
     if family == "tco":
         from app.validation.tco import validate_tco
 

@@ -18,7 +18,9 @@ from app.engine.compute import peak_flops
 from app.engine.links import recommended_network
 from app.engine.platform import FabricKind, Platform, ScaleOut
 from app.engine.serving.constants import engine_row, serving_constants
+from app.engine.serving.engine_log import EngineLog, engine_log
 from app.engine.serving.job import ServingJob, ServingLayout
+from app.engine.serving.memory_rules import version_number
 from app.engine.serving.point import ServingPoint, held_by_memory, serve
 from app.workload.inferred import shape_from_size
 from app.workload.profile import FieldError, ProfileError
@@ -28,6 +30,11 @@ WEIGHTS = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "int8":
 CACHES = {"bf16": "bf16", "fp16": "bf16", "fp32": "fp32", "fp8": "fp8", "": "", "auto": ""}
 ENGINES = ("vllm", "sglang", "tensorrt_llm", "lmdeploy")
 LATEST_YEAR = 2026.0
+VLLM_BY_YEAR = {2023: "0.2", 2024: "0.6", 2025: "0.10"}
+"""Release of vLLM in the middle of a year; other engines have one set of memory rules."""
+DEFAULT_LENGTH = 8192.0
+UNSTATED_TCP_GBIT = 10.0
+"""A sockets network whose speed nobody states is the ordinary one of a server: 10 GbE (assumption)."""
 IN_PROCESS = r"static batch|first-token latency|run to completion|batch latency|tokens.*/ ?latency|total tokens \(input"
 """How descriptions name a benchmark without a server."""
 PIPELINES = (1, 2, 4, 8)
@@ -61,6 +68,7 @@ def explicit_point(columns: Mapping[str, Any], catalog: Catalog) -> ServingPoint
         output_tokens=outputs,
         max_context_tokens=(number["isl"] or 1.0) + outputs,
         engine=engine if engine in ENGINES else "vllm",
+        engine_version=engine_version(columns),
         year=number["year"] or LATEST_YEAR,
     )
     points = [_loaded(point, number, columns) for point in _points(job, gpu, columns, number)]
@@ -68,6 +76,48 @@ def explicit_point(columns: Mapping[str, Any], catalog: Catalog) -> ServingPoint
         return points[0]
     fitting = [point for point in points if held_by_memory(point) >= 1.0] or points[-1:]
     return max(fitting, key=lambda point: serve(point).output_tokens_per_s)
+
+
+def engine_version(columns: Mapping[str, Any]) -> str:
+    """The release named, or for vLLM the one that was current in the year stated; empty = the newest known."""
+    named = str(columns.get("engine_version") or "")
+    if version_number(named) is not None:
+        return named
+    year = _number(columns, "year", []) or LATEST_YEAR
+    return "" if year >= LATEST_YEAR else VLLM_BY_YEAR[max(min(int(year), 2025), 2023)]
+
+
+def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[ServingPoint, EngineLog]:
+    """The server that columns of ``serving_memory.csv`` describe, and what it logs when it starts.
+
+    Raises:
+        ProfileError: something a prediction needs is missing or wrong; every fault is named.
+    """
+    errors: list[FieldError] = []
+    names = ("max_model_len", "max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "isl", "osl", "tp", "ep", "n_gpus")
+    number = {name: _number(columns, name, errors) for name in names}
+    if errors:
+        raise ProfileError(errors)
+    asked = (number["isl"] or 0.0) + (number["osl"] or 0.0)
+    filled = {**columns, "isl": number["isl"] or 1.0}
+    if not columns.get("n_gpus_per_replica") and number["tp"] is None and number["n_gpus"] is not None:
+        filled["tp"] = number["n_gpus"]
+    point = explicit_point(filled, catalog)
+    longest = number["max_model_len"] or asked or float(point.job.shape.max_context or DEFAULT_LENGTH)
+    job = replace(point.job, max_context_tokens=longest)
+    log = engine_log(
+        job,
+        point.platform,
+        point.layout,
+        longest=longest,
+        fraction=number["gpu_memory_utilization"],
+        batch_tokens=number["max_num_batched_tokens"],
+        sequences=number["max_num_seqs"],
+    )
+    if number["max_model_len"] is None and not asked and log.pool > 0:
+        # The length a server was started with is not known: it was one that fits.
+        log = replace(log, fits=True)
+    return replace(point, job=job), log
 
 
 def _points(job: ServingJob, gpu: Gpu, columns: Mapping[str, Any], number: Mapping[str, float | None]) -> list[ServingPoint]:
@@ -155,7 +205,7 @@ def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int) -> Platform:
             network = network or recommended_network(gpu, "ethernet" if kind in ("ethernet", "roce") else "infiniband")
             network = network or recommended_network(gpu, "ethernet")
             if kind == "tcp" and network is not None:
-                network = ScaleOut(kind="tcp", nic_gbit_per_s=network.nic_gbit_per_s, nics_per_server=1, gpudirect=False)
+                network = ScaleOut(kind="tcp", nic_gbit_per_s=UNSTATED_TCP_GBIT, nics_per_server=1, gpudirect=False)
     return Platform(gpu=gpu, gpus_per_server=inside, scale_up=scale_up, scale_out=network)
 
 

@@ -33,6 +33,8 @@ class ServingJob:
     prefix_reuse: float = 0.0
     max_context_tokens: float = 4096.0
     engine: str = "vllm"
+    engine_version: str = ""
+    """Release, for the memory rules; empty = the newest known."""
     year: float = 2026.0
     """Year of the engine's release: schedulers and kernels got faster from year to year."""
 

@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.engine.platform import Platform
-from app.engine.serving.job import KV_BYTES, ServingJob, ServingLayout
-from app.units import GB, GIB
+from app.engine.serving.job import KV_BYTES, FloatArray, ServingJob, ServingLayout
+from app.engine.serving.memory_rules import LARGE_GPU_GB, MemoryRules, memory_rules, visible_bytes
+from app.units import GIB
 from app.workload.architecture import kv_cache_bytes, kv_cache_bytes_per_token, parameter_counts
 
-FloatArray = NDArray[np.float64]
 
-MEMORY_FRACTION = 0.92
-"""Share of a GPU's memory an engine takes by default; the rest is left to the driver (vLLM default 0.9 to 0.92)."""
-RUNTIME_BYTES = 0.9 * GIB
-"""CUDA context, libraries and graphs of one rank; median of published start-up logs with CUDA graphs on."""
-PREFILL_CHUNK = 8192.0
-"""Tokens of prompt worked on at once: default of current engines on GPUs of 70 GB and more."""
-SMALL_PREFILL_CHUNK = 2048.0
-"""The same on smaller GPUs."""
-LARGE_GPU_GB = 70.0
+LONGEST_WHOLE_PROMPT = 32_768.0
+"""vLLM's first engine read longer prompts in chunks even where it read shorter ones whole (release notes 0.4 to 0.7)."""
+
+
+def rules_of(job: ServingJob) -> MemoryRules:
+    """Memory rules of the job's engine and version."""
+    return memory_rules(job.engine, job.engine_version)
 
 
 def weight_bytes_total(job: ServingJob) -> float:
     """All weights as stored: embeddings and output head stay 16-bit when the rest is quantised below that."""
     counts = parameter_counts(job.shape)
-    ends = counts.embedding + counts.output_head
-    body = counts.total - ends
-    return body * job.bits / 8 + ends * max(job.bits, 16.0 if job.bits < 16 else job.bits) / 8
+    ends = counts.embedding + counts.output_head + counts.vision + counts.positions
+    body = counts.total - ends - counts.routed_experts
+    return body * job.dense_bits / 8 + counts.routed_experts * job.bits / 8 + ends * job.end_bits / 8
 
 
 def weight_bytes_per_gpu(job: ServingJob, layout: ServingLayout) -> FloatArray:
-    """Weights of one rank: matrices over tp, layers over pp."""
-    return np.asarray(weight_bytes_total(job) / layout.gpus, dtype=float)
+    """Weights of the fullest rank. Matrices divide over tp; stages hold whole layers, the first the embedding and the
+    last the head; attention is whole in every attention data-parallel group."""
+    counts = parameter_counts(job.shape)
+    layers = max(job.shape.layers, 1)
+    attention = counts.attention * job.dense_bits / 8
+    ends = counts.embedding + counts.output_head + counts.vision + counts.positions
+    shared = (counts.total - ends - counts.routed_experts - counts.attention) * job.dense_bits / 8
+    experts = counts.routed_experts * job.bits / 8
+    layer_share = np.ceil(layers / layout.pp) / layers
+    end_share = np.where(layout.pp > 1, max(counts.embedding, counts.output_head) + counts.vision, ends) * job.end_bits / 8
+    inside = attention / layout.attention_tp + (shared + experts) / layout.tp
+    return np.asarray(inside * layer_share + end_share / layout.attention_tp, dtype=float)
 
 
 def kv_shares(job: ServingJob, layout: ServingLayout) -> FloatArray:
-    """Ranks that really divide the cache: KV heads divide over tp and are copied beyond their number; the MLA latent is
-    copied on every tp rank; layers divide over pp."""
+    """Ranks that really divide one sequence's cache: KV heads divide over tp and are copied beyond their number; the MLA
+    latent is copied on every tp rank; layers divide over pp."""
     heads = job.shape.kv_heads if job.shape.attention != "mla" else 1
-    return np.minimum(layout.tp, max(heads, 1)) * layout.pp
+    return np.minimum(layout.attention_tp, max(heads, 1)) * layout.pp
 
 
 def kv_bytes_per_token_per_gpu(job: ServingJob, layout: ServingLayout) -> FloatArray:
@@ -55,32 +62,63 @@ def cache_bytes_per_request(job: ServingJob, tokens: float, layout: ServingLayou
     return whole / kv_shares(job, layout)
 
 
-def prefill_chunk(platform: Platform) -> float:
-    """Tokens of prompt worked on at once on this GPU."""
-    return PREFILL_CHUNK if (platform.gpu.memory_gb or 0.0) >= LARGE_GPU_GB else SMALL_PREFILL_CHUNK
+def prefill_chunk(platform: Platform, rules: MemoryRules | None = None) -> float:
+    """Tokens of prompts worked on at once on this GPU; the newest vLLM's where no rules are given."""
+    chosen = rules or memory_rules("vllm")
+    return chosen.batch_tokens if (platform.gpu.memory_gb or 0.0) >= LARGE_GPU_GB else chosen.small_batch_tokens
 
 
-def activation_bytes(job: ServingJob, layout: ServingLayout, platform: Platform) -> FloatArray:
-    """Peak of one forward pass over a prefill chunk: residual and MLP intermediates in 16 bits, and the logits of the
-    sampled rows in 32 bits."""
-    shape = job.shape
-    tokens = min(prefill_chunk(platform), max(job.max_context_tokens, 512.0))
-    inner = shape.ffn_dense if shape.ffn_dense else shape.moe_ffn * max(shape.top_k, 1)
-    widths = 6 * shape.hidden + 3 * inner / layout.tp + 2 * shape.heads * shape.head_dim / layout.tp
-    return 2 * tokens * widths + 4 * 256 * shape.vocab / layout.tp
+def sequence_limit(platform: Platform, rules: MemoryRules) -> float:
+    """Sequences an engine decodes together by default on this GPU."""
+    return rules.sequences if (platform.gpu.memory_gb or 0.0) >= LARGE_GPU_GB else rules.small_sequences
 
 
-def usable_bytes(platform: Platform) -> float:
+def activation_bytes(
+    job: ServingJob, layout: ServingLayout, platform: Platform, *, tokens: float | None = None, sequences: float | None = None
+) -> FloatArray:
+    """Peak of the engine's profiling run: a forward pass over a full batch of prompt tokens, or the sampler over all
+    sequences, whichever is larger.
+
+    Forward, 16 bits: ``2 T (3 f / t + c h)`` for T tokens, MLP width f and c residual-wide buffers; MoE layers hold
+    ``k (3 f_e / t + h)`` instead of the MLP. Sampler: bytes per sequence and vocabulary entry, gathered on every rank.
+    """
+    shape, rules = job.shape, rules_of(job)
+    whole = rules.whole_prompt and job.max_context_tokens <= LONGEST_WHOLE_PROMPT
+    count = tokens or (max(job.max_context_tokens, 512.0) if whole else prefill_chunk(platform, rules))
+    together = sequences or sequence_limit(platform, rules)
+    dense = 3 * shape.ffn_dense / layout.tp if shape.ffn_dense else 0.0 * layout.tp
+    experts = shape.top_k * (3 * shape.moe_ffn / layout.tp + shape.hidden) if shape.is_moe else 0.0 * layout.tp
+    forward = 2 * count * (np.maximum(dense, experts) + rules.hidden_copies * shape.hidden) if rules.hidden_copies else 0.0 * layout.tp
+    sampler = np.where(layout.pp > 1, 0.0, rules.logit_bytes * together * shape.vocab + rules.base_gib * GIB)
+    result: FloatArray = np.maximum(forward, sampler)
+    return result
+
+
+def runtime_bytes(job: ServingJob, layout: ServingLayout) -> FloatArray:
+    """CUDA context, communicators and libraries of one rank, bytes."""
+    rules = rules_of(job)
+    return np.where(layout.tp > 1, rules.other_tp_gib, np.where(layout.pp > 1, rules.other_pp_gib, rules.other_gib)) * GIB
+
+
+def graph_bytes(job: ServingJob) -> float:
+    """Captured CUDA graphs of one rank, bytes."""
+    return rules_of(job).graphs_gib * GIB
+
+
+def usable_bytes(platform: Platform, engine: str = "vllm", version: str = "") -> float:
     """What an engine may use of one GPU, bytes."""
-    if platform.gpu.memory_gb is None:
-        raise ValueError(f"{platform.gpu.id} has no memory size in the catalogue")
-    return platform.gpu.memory_gb * GB * MEMORY_FRACTION
+    return visible_bytes(platform.gpu) * memory_rules(engine, version).fraction
 
 
 def kv_pool_bytes(job: ServingJob, platform: Platform, layout: ServingLayout) -> FloatArray:
-    """What is left for the cache on one rank, bytes; negative where the model does not fit."""
-    prefix = cache_bytes_per_prefix(job, layout)
-    return usable_bytes(platform) - weight_bytes_per_gpu(job, layout) - activation_bytes(job, layout, platform) - RUNTIME_BYTES - prefix
+    """What is left for the cache on one rank after weights, peak activations, runtime, graphs and the shared prefix,
+    bytes; negative where the model does not fit.
+
+    Graphs are taken off whether or not the engine does so itself: a design must not run out of memory later.
+    """
+    taken = weight_bytes_per_gpu(job, layout) + activation_bytes(job, layout, platform) + runtime_bytes(job, layout) + graph_bytes(job)
+    usable = usable_bytes(platform, job.engine, job.engine_version)
+    return np.asarray(usable - taken - cache_bytes_per_prefix(job, layout), dtype=float)
 
 
 def cache_bytes_per_prefix(job: ServingJob, layout: ServingLayout) -> FloatArray:

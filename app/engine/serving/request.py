@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 
 from app.catalog.loader import Catalog
-from app.engine.serving.explicit import explicit_point
-from app.engine.serving.job import ServingLayout
-from app.engine.serving.memory import (
-    RUNTIME_BYTES,
-    activation_bytes,
-    cache_bytes_per_request,
-    kv_bytes_per_token_per_gpu,
-    kv_pool_bytes,
-    weight_bytes_per_gpu,
-)
-from app.engine.serving.point import ServingPoint, serve
+from app.engine.serving.explicit import explicit_point, explicit_server
+from app.engine.serving.point import serve
 from app.engine.serving.sizing import MEMORY_SPREAD
 from app.ranges import Range
 from app.units import GB, MS
@@ -49,25 +40,23 @@ def estimate_point(request: Mapping[str, Any], catalog: Catalog) -> dict[str, An
     }
     gpus = float(np.ravel(point.layout.gpus)[0]) * point.replicas
     answer["output_tok_s_per_gpu"] = _range(found.output_tokens_per_s / gpus, RATE_SPREAD)
-    return answer | _memory(point, point.layout)
+    return answer | _memory(request, catalog)
 
 
-def _memory(point: ServingPoint, layout: ServingLayout) -> dict[str, Any]:
-    """Memory of one GPU by component, and what the KV pool holds."""
-    job, platform = point.job, point.platform
-    pool = max(float(np.ravel(kv_pool_bytes(job, platform, layout))[0]), 0.0)
-    per_token = float(np.ravel(kv_bytes_per_token_per_gpu(job, layout))[0])
-    longest = float(np.ravel(cache_bytes_per_request(job, job.max_context_tokens, layout))[0])
-    parts: dict[str, Any] = {
-        "weights": weight_bytes_per_gpu(job, layout),
-        "activations": activation_bytes(job, layout, platform),
-        "runtime": RUNTIME_BYTES,
-        "kv_pool": pool,
+def _memory(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
+    """Memory of one GPU by component, and what the KV pool holds, as the engine logs them at its start."""
+    _, log = explicit_server(request, catalog)
+    parts = {
+        "weights": log.weights,
+        "activations": log.activations,
+        "cuda_graphs": log.graphs,
+        "runtime": log.runtime,
+        "kv_pool": max(log.pool, 0.0),
     }
     return {
-        "memory_gb": {name: _range(float(np.ravel(value)[0]) / GB, MEMORY_SPREAD) for name, value in parts.items()},
-        "kv_cache_tokens": _range(pool / per_token, MEMORY_SPREAD) if per_token > 0 else None,
-        "max_concurrency": _range(pool / longest, MEMORY_SPREAD) if longest > 0 else None,
+        "memory_gb": {name: _range(value / GB, MEMORY_SPREAD) for name, value in parts.items()},
+        "kv_cache_tokens": _range(log.tokens, MEMORY_SPREAD),
+        "max_concurrency": _range(log.concurrency, MEMORY_SPREAD),
     }
 
 

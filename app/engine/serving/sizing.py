@@ -16,12 +16,13 @@ from app.engine.result import Bottleneck, CommunicationTerm, Parallel, ServingFi
 from app.engine.serving.constants import serving_constants
 from app.engine.serving.job import ServingJob, ServingLayout
 from app.engine.serving.memory import (
-    RUNTIME_BYTES,
     activation_bytes,
     cache_bytes_per_prefix,
     cache_bytes_per_request,
+    graph_bytes,
     kv_bytes_per_token_per_gpu,
     kv_pool_bytes,
+    runtime_bytes,
     usable_bytes,
     weight_bytes_per_gpu,
     weight_bytes_total,
@@ -121,8 +122,8 @@ def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, per
     fits = pool >= longest
     if not fits.any():
         index = int(np.argmin(weight_bytes_per_gpu(job, layout)))
-        need = float((usable_bytes(platform) - pool + longest)[index, 0]) / GB
-        have = usable_bytes(platform) / GB
+        need = float((usable_bytes(platform, job.engine, job.engine_version) - pool + longest)[index, 0]) / GB
+        have = usable_bytes(platform, job.engine, job.engine_version) / GB
         count = int(layout.gpus[index, 0])
         where = "one GPU" if count == 1 else f"{count} GPUs"
         text = f"{where} ({gpu.name}) would need {need:,.0f} GB each for weights and one longest request; {have:,.0f} GB are usable"
@@ -275,7 +276,7 @@ def _sized(
         parallel=Parallel(tp=int(layout.tp[0, 0]), pp=int(layout.pp[0, 0]), ep=int(layout.tp[0, 0]) if job.shape.is_moe else 1),
         replicas=replicas,
         memory_gb=_memory(job, layout, share, platform),
-        capacity_gb=usable_bytes(platform) / GB,
+        capacity_gb=usable_bytes(platform, job.engine, job.engine_version) / GB,
         serving=ServingFigures(
             percentile=demand.percentile,
             ttft_ms=Range.around(ttft, *TIME_SPREAD),
@@ -318,7 +319,8 @@ def _memory(job: ServingJob, layout: ServingLayout, share: float, platform: Plat
         "weights": weight_bytes_per_gpu(job, layout),
         "kv_cache": cache,
         "activations": activation_bytes(job, layout, platform),
-        "runtime": np.array([[RUNTIME_BYTES]]),
+        "cuda_graphs": np.array([[graph_bytes(job)]]),
+        "runtime": runtime_bytes(job, layout),
     }
     return {name: Range.around(float(np.ravel(value)[0]) / GB, *MEMORY_SPREAD) for name, value in parts.items()}
 
@@ -394,7 +396,7 @@ def bounds(job: ServingJob, platform: Platform, demand: ServingDemand, rate: flo
     per_request = float(np.ravel(cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, single))[0])
     longest = float(np.ravel(cache_bytes_per_request(job, job.max_context_tokens, single))[0])
     in_flight = demand.concurrent.mid if demand.concurrent is not None else 1.0
-    by_memory = (weight_bytes_total(job) + max(longest, per_request * in_flight)) / usable_bytes(platform)
+    by_memory = (weight_bytes_total(job) + max(longest, per_request * in_flight)) / usable_bytes(platform, job.engine, job.engine_version)
     peak = peak_flops(platform.gpu, job.arithmetic(platform.gpu)) or 1.0
     active = parameter_counts(job.shape).active
     flop = rate * (job.computed_input_tokens + job.output_tokens) * 2 * active
@@ -474,7 +476,7 @@ def _size_embedding(demand: ServingDemand, job: ServingJob, platform: Platform, 
         parallel=Parallel(tp=int(one.tp[0, 0]), pp=int(one.pp[0, 0])),
         replicas=int(replicas[index]),
         memory_gb=_memory(replace(job, output_tokens=1.0), one, 1.0, platform),
-        capacity_gb=usable_bytes(platform) / GB,
+        capacity_gb=usable_bytes(platform, job.engine, job.engine_version) / GB,
         serving=ServingFigures(
             percentile=demand.percentile,
             ttft_ms=Range.around(latency, *TIME_SPREAD),
@@ -491,6 +493,6 @@ def _size_embedding(demand: ServingDemand, job: ServingJob, platform: Platform, 
         precision={"weights": job.weights, "arithmetic": job.arithmetic(platform.gpu)},
         engine=job.engine,
         engine_version=str(serving_constants()["engine"][job.engine]["version"]),
-        bounds_gpus_by_memory=max(math.ceil(weight_bytes_total(job) / usable_bytes(platform)), 1),
+        bounds_gpus_by_memory=max(math.ceil(weight_bytes_total(job) / usable_bytes(platform, job.engine, job.engine_version)), 1),
         bounds_gpus_by_roofline=max(math.ceil(flop / peak), 1),
     )

@@ -1,0 +1,74 @@
+"""How an engine of a given version divides a GPU's memory."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+from app.catalog.schema import Gpu
+from app.units import GIB
+
+LARGE_GPU_GB = 70.0
+"""Engines take their larger default batches on GPUs of at least this size (vLLM engine arguments)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRules:
+    """One engine's rules from some version on; the fields are described in ``data/serving_memory.toml``."""
+
+    before: float
+    fraction: float
+    batch_tokens: float
+    small_batch_tokens: float
+    sequences: float
+    small_sequences: float
+    logit_bytes: float
+    base_gib: float
+    hidden_copies: float
+    other_gib: float
+    other_tp_gib: float
+    other_pp_gib: float
+    graphs_gib: float
+    graphs_counted: bool
+    whole_prompt: bool
+    window_pools: bool
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((resources.files("app.engine") / "data" / "serving_memory.toml").read_text(encoding="utf-8"))
+
+
+def version_number(text: str) -> float | None:
+    """A release as one number: 0.19.1 is 0.19, 0.8.5 is 0.08, 1.2.0rc2 is 1.02; None where no release is named."""
+    found = re.match(r"\D{0,2}(\d+)\.(\d+)", text.strip())
+    return int(found.group(1)) + int(found.group(2)) / 100 if found else None
+
+
+@lru_cache(maxsize=256)
+def memory_rules(engine: str, version: str = "") -> MemoryRules:
+    """Rules of an engine's version; the newest where none is named, vLLM's for engines without rules of their own."""
+    eras = [MemoryRules(**row) for row in _table().get(engine, _table()["vllm"])]
+    number = version_number(version)
+    return eras[-1] if number is None else next(era for era in eras if number < era.before)
+
+
+def visible_bytes(gpu: Gpu) -> float:
+    """Memory the driver shows to programs, bytes; a missing size is an error, not a guess."""
+    if gpu.memory_gb is None:
+        raise ValueError(f"{gpu.id} has no memory size in the catalogue")
+    shares = _table()["visible_gib_per_gb"]
+    kind = gpu.memory_type.lower()
+    if "unified" in kind or kind.startswith("lpddr"):
+        share = shares["unified"]
+    elif kind.startswith("hbm"):
+        share = shares["hbm"]
+    elif gpu.form_factor == "pcie" and gpu.ecc and "gddr7" not in kind:
+        share = shares["gddr_ecc"]
+    else:
+        share = shares["gddr" if gpu.form_factor == "consumer" else "workstation"]
+    return float(gpu.memory_gb * share * GIB)
