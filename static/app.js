@@ -73,13 +73,15 @@ if (form && preview) {
         const before = figures();
         // The fragment is made by our own server, which escapes every value in it.
         preview.innerHTML = await answer.text();
-        preview.hidden = false;
         tellChanges(before);
       } catch (error) {
-        if (error.name !== "AbortError") preview.hidden = true;
+        if (error.name !== "AbortError") preview.textContent = "The preview cannot be reached; the button below still works.";
       }
     }, 350);
   };
   form.addEventListener("input", ask);
+  // Room for the preview is taken before it is there, so that nothing jumps under the pointer.
+  preview.textContent = "Working out a first answer …";
+  preview.hidden = false;
   ask();
 }

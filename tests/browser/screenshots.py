@@ -36,7 +36,7 @@ def main() -> int:
                 }.items():
                     page.goto(address + path)
                     if name == "form":
-                        page.wait_for_selector("#preview:not([hidden])")
+                        page.wait_for_selector("#preview .tag")
                     page.screenshot(path=FOLDER / f"{name}-{width}-{theme}.png", full_page=name != "cluster")
                 context.close()
         browser.close()

@@ -147,11 +147,11 @@ def test_from_the_form_to_a_saved_profile_without_javascript(visit, address):
 def test_an_assumption_can_be_replaced_where_it_stands(visit, address):
     page = visit(java_script_enabled=False)
     answer(page, address, "chat-500-staff")
-    page.get_by_label("Then a token every, ms").fill("20")
+    page.get_by_label("Share active in the busy hour, share of heads").fill("0.4")
     page.get_by_role("button", name="Run again with yours").click()
     page.wait_for_selector(".verdict h1")
-    assert page.locator("#again input[name='serving.tpot_ms']").get_attribute("value") == "20"
-    assert page.get_by_label("Then a token every, ms").count() == 0
+    assert page.locator("#again input[name='serving.people.active_share']").get_attribute("value") == "0.4"
+    assert page.get_by_label("Share active in the busy hour, share of heads").count() == 0
 
 
 def test_the_form_can_be_sent_and_mended_by_keyboard_alone(visit, address):

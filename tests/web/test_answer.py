@@ -69,10 +69,10 @@ def test_changing_the_answers_keeps_every_one_of_them(client):
 
 
 def test_an_assumption_typed_over_is_used_and_no_longer_assumed(client):
-    page = answer(client, typed("chat-500-staff", **{"serving.tpot_ms": ""}))
-    assert "serving.tpot_ms" in {node.attributes["name"] for node in page.css('input[form="again"]')}
-    again = answer(client, {**hidden(page, "#again"), "serving.tpot_ms": "25"})
-    assert "serving.tpot_ms" not in {node.attributes["name"] for node in again.css('input[form="again"]')}
+    page = answer(client, typed("chat-500-staff", **{"serving.people.active_share": ""}))
+    assert "serving.people.active_share" in {node.attributes["name"] for node in page.css('input[form="again"]')}
+    again = answer(client, {**hidden(page, "#again"), "serving.people.active_share": "0.4"})
+    assert "serving.people.active_share" not in {node.attributes["name"] for node in again.css('input[form="again"]')}
     assert again.css_first("#save-name").attributes["value"] == "Chat assistant for 500 staff"
 
 
@@ -83,7 +83,7 @@ def test_a_stored_answer_can_be_asked_again_with_other_figures_and_saved_as_the_
     link = next(node for node in stored.css("#assumptions ~ .scroll a") if "#f-" in node.attributes["href"]).attributes["href"]
     address, _, field = link.partition("#")
     assert LexborHTMLParser(client.get(address).text).css_first(f"#{field}") is not None
-    again = answer(client, {**hidden(stored, "#again"), "serving.tpot_ms": "25"})
+    again = answer(client, {**hidden(stored, "#again"), "serving.people.active_share": "0.4"})
     sent = {**hidden(again, "form[action='/profiles']"), "name": "Chat", "customer": "Beta"}
     next_version = client.post("/profiles", data=sent, follow_redirects=False)
     assert next_version.status_code == 303
