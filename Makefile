@@ -50,6 +50,7 @@ bench: $(VENV)/installed-run
 validate: $(VENV)/installed-run
 	$(BIN)/python -m app validate \
 	  --training $(REFERENCE)/training.csv --inference $(REFERENCE)/inference.csv \
+	  --memory $(REFERENCE)/serving_memory.csv --pairs $(REFERENCE)/interconnect_pairs.csv \
 	  --collectives $(REFERENCE)/collectives.csv --fabrics $(REFERENCE)/fabrics.csv \
 	  --tco $(REFERENCE)/opex.csv --scenarios $(REFERENCE)/scenarios.jsonl
 

@@ -29,7 +29,7 @@ def main() -> None:
     """Run the command line."""
     try:
         app()
-    except (ProfileError, JsonTextError, OSError, UnicodeDecodeError) as error:
+    except (ProfileError, JsonTextError, OSError, ValueError) as error:
         refuse(error)
 
 
