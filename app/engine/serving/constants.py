@@ -50,13 +50,12 @@ class PassConstants:
     sequence_gap_s: Number
     prompt_gap_s: Number
     burst_share: Number
-    exchange_factor: Number
     kernel_progress: Number
     join: Number
 
 
 GENERATION_KEYS = ("memory_share", "cache_share", "product_share", "narrow_product_share", "attention_share", "gap_factor")
-COMMON_KEYS = ("expert_share", "rows_half", "expert_rows_half", "side_half", "widened_share", "exchange_factor", "join")
+COMMON_KEYS = ("expert_share", "rows_half", "expert_rows_half", "side_half", "widened_share", "join")
 
 
 def generation_row(table: dict[str, Any], generation: str) -> dict[str, float]:
@@ -99,7 +98,6 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         sequence_gap_s=software["sequence_gap_s"] * slower * factor,
         prompt_gap_s=software["prompt_gap_s"] * slower * factor,
         burst_share=software["burst_share"],
-        exchange_factor=common["exchange_factor"],
         kernel_progress=1 - software["kernel_loss_per_year"] * max(age, 0.0),
         join=common["join"],
     )

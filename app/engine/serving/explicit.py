@@ -33,6 +33,9 @@ LATEST_YEAR = 2026.0
 VLLM_BY_YEAR = {2023: "0.2", 2024: "0.6", 2025: "0.10"}
 """Release of vLLM in the middle of a year; other engines have one set of memory rules."""
 DEFAULT_LENGTH = 8192.0
+SOCKETS = r"pod network|kubernetes|sockets|tcp"
+"""How descriptions name a network without RDMA."""
+PCIE_WIDTHS = (1, 2, 4, 8, 16)
 UNSTATED_TCP_GBIT = 10.0
 """A sockets network whose speed nobody states is the ordinary one of a server: 10 GbE (assumption)."""
 IN_PROCESS = r"static batch|first-token latency|run to completion|batch latency|tokens.*/ ?latency|total tokens \(input"
@@ -188,18 +191,25 @@ def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int) -> Platform:
     """GPU, links and network as stated; a network left open is the one such servers are usually bought with."""
     usual = 8 if gpu.has_fast_scale_up else 1 if gpu.id == "gb10" else 8
     stated = str(columns.get("intra_kind") or "").replace("none", "") or link_kind(str(columns.get("intra_link") or ""))
-    across = str(columns.get("inter_kind") or "") not in ("", "none")
+    across = str(columns.get("inter_kind") or columns.get("inter_link") or "") not in ("", "none")
     count = min(gpus, usual)
     if across and gpus <= usual:
         count = max(gpus // 2, 1) if gpu.id != "gb10" else 1
     scale_up = scale_up_from("" if stated == "nvlink" else stated, str(columns.get("intra_p2p") or ""), gpu, max(count, 2))
     assert scale_up is not None
+    lanes = re.search(r"pcie[^,;]*?x(\d+)", str(columns.get("intra_link") or "").lower())
+    if lanes and scale_up.kind.startswith("pcie") and int(lanes.group(1)) in PCIE_WIDTHS:
+        width = int(lanes.group(1))
+        rate_now = scale_up.bandwidth_bytes_per_s * width / scale_up.pcie_lanes
+        scale_up = replace(scale_up, pcie_lanes=width, bandwidth_bytes_per_s=rate_now)
     network: ScaleOut | None = None
     inside = max(count, min(scale_up.domain_gpus, gpus)) if scale_up.kind.endswith("nvl72") else count
     if gpus > inside or across:
         kind, rate = str(columns.get("inter_kind") or ""), _number(columns, "inter_gbit_per_node", [])
         if kind not in ("", "none") and rate is not None:
             network = ScaleOut(kind=cast(FabricKind, kind), nic_gbit_per_s=rate, nics_per_server=1, gpudirect=kind != "tcp")
+        elif re.search(SOCKETS, str(columns.get("inter_link") or "").lower()) and rate is None:
+            network = ScaleOut(kind="tcp", nic_gbit_per_s=UNSTATED_TCP_GBIT, nics_per_server=1, gpudirect=False)
         else:
             network = network_from(str(columns.get("inter_link") or ""), gpu) if columns.get("inter_link") else None
             network = network or recommended_network(gpu, "ethernet" if kind in ("ethernet", "roce") else "infiniband")

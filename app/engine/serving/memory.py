@@ -10,7 +10,6 @@ from app.engine.serving.memory_rules import LARGE_GPU_GB, MemoryRules, memory_ru
 from app.units import GIB
 from app.workload.architecture import kv_cache_bytes, kv_cache_bytes_per_token, parameter_counts
 
-
 LONGEST_WHOLE_PROMPT = 32_768.0
 """vLLM's first engine read longer prompts in chunks even where it read shorter ones whole (release notes 0.4 to 0.7)."""
 

@@ -42,7 +42,8 @@ class ServingPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointWork:
-    """A point as arrays: one entry, or many points stacked for a fit. ``stages``: pipeline stages."""
+    """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages; packed:
+    prompts that one pass reads together in a burst."""
 
     decode: PassWork
     prompt: PassWork
@@ -54,6 +55,7 @@ class PointWork:
     stages: FloatArray
     replicas: FloatArray
     served: FloatArray
+    packed: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ def point_work(point: ServingPoint, running: float, waiting: float = 0.0) -> Poi
         stages=np.array(stages),
         replicas=np.array(float(point.replicas)),
         served=np.array(float(point.served)),
+        packed=np.array(max(prefill_chunk(platform) / length, 1.0)),
     )
 
 
@@ -122,7 +125,9 @@ def point_turn(work: PointWork, rates: Rates, constants: PassConstants) -> tuple
     one = pass_time(work.prompt, rates, constants, prompt=True)
     alone = one.total_s * np.maximum(work.chunks, 1.0)
     busy = (one.total_s - one.overhead_s) * work.chunks / work.stages
-    turn = closed_turn(work.running, work.outputs, step.total_s, alone, busy, constants.prompt_gap_s * work.served, constants.burst_share)
+    turn = closed_turn(
+        work.running, work.outputs, step.total_s, alone, busy, constants.prompt_gap_s * work.served, constants.burst_share, work.packed
+    )
     return turn, alone
 
 

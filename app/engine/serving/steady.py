@@ -36,18 +36,20 @@ def closed_turn(
     busy_s: FloatArray,
     prompt_gap_s: Number,
     burst_share: Number,
+    packed: Number = 1.0,
 ) -> Turn:
     """A closed loop of N requests, each reading its prompt and then taking L steps.
 
     While all N make one turn the replica reads N prompts (``busy_s`` each) and takes L steps of N sequences, so
     ``turn = N b + L S + g``. A prompt waits for those before it: ``rho b / 2 (1 - rho)`` in the mean (M/D/1,
-    Pollaczek-Khinchine), and never more than half of the others' prompts, ``(N - 1) b / 2``; the two limits join
-    harmonically. Requests of one length that start together stay in step: a share of them, ``burst_share``, waits for
-    half of the others. What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
+    Pollaczek-Khinchine), and never more than in a burst, where the engine reads ``packed`` prompts a pass and the
+    mean request waits for half of the passes: ``(min(N, (N + packed) / 2) - 1) b``; the two limits join harmonically.
+    Requests of one length that start together stay in step: a share of them, ``burst_share``, waits for a burst.
+    What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
     """
     turn = in_flight * busy_s + outputs * step_s + prompt_gap_s
     share = np.minimum(in_flight * busy_s / turn, 0.995)
-    most = (in_flight - 1) / 2 * busy_s
+    most = np.maximum(np.minimum(in_flight, (in_flight + packed) / 2) - 1, 0.0) * busy_s
     open_wait = share * busy_s / (2 * (1 - share))
     spread = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
     wait = spread + burst_share * np.maximum(most - spread, 0.0)

@@ -116,7 +116,7 @@ def _work(
         "expert_side": np.full_like(rows, float(shape.moe_ffn or 1)),
         "head_bytes": head * job.end_bits / 8 / layout.attention_tp,
         "head_flop": 2 * head_rows * head / layout.attention_tp,
-        "cache_bytes": sequences * kv_cache_bytes(shape, context, KV_BYTES[job.kv_cache]) * (layout.pp / kv_shares(job, layout)),
+        "cache_bytes": sequences / groups * kv_cache_bytes(shape, context, KV_BYTES[job.kv_cache]) * (layout.pp / kv_shares(job, layout)),
         "attention_flop": own_rows * attention_flop_per_token(job, context, absorbed=not prompt) / layout.attention_tp,
         "stream_bytes": own_rows * shape.layers * 2 * (ACTIVATION_PASSES * shape.hidden + 3 * inner / tp),
         "exchange_s": exchange_s(job, platform, layout, rows),

@@ -1,0 +1,116 @@
+"""Memory of a replica against published start-up logs and by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.engine.serving.engine_log import engine_log
+from app.engine.serving.memory import (
+    activation_bytes,
+    cache_bytes_per_request,
+    kv_bytes_per_token_per_gpu,
+    kv_pool_bytes,
+    weight_bytes_per_gpu,
+)
+from app.engine.serving.memory_rules import memory_rules, version_number, visible_bytes
+from app.units import GIB
+from tests.engine.serving.conftest import box, job, split
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gib"), [("h100-sxm-80gb", 79.19), ("l40s", 44.42), ("a100-sxm-40gb", 39.38), ("rtx-3090", 23.58)], ids=lambda v: str(v)
+)
+def test_visible_memory_is_what_cuda_shows(gpu: str, gib: float) -> None:
+    assert visible_bytes(box(gpu).gpu) / GIB == pytest.approx(gib, rel=0.01)
+
+
+def test_pool_of_llama_8b_on_h100_matches_the_log() -> None:
+    # vLLM 0.19, utilisation 0.95: 79.2 x 0.95 - 14.96 weights - 1.93 activations - 0.25 = 58.1 GiB, 476,016 tokens.
+    log = engine_log(job(engine_version="0.19.0"), box(gpus=1), split(), longest=8192, fraction=0.95, sequences=1024)
+    assert log.weights / GIB == pytest.approx(14.99, rel=0.01)
+    assert log.activations / GIB == pytest.approx(1.89, rel=0.05)
+    assert log.pool / GIB == pytest.approx(58.11, rel=0.01)
+    assert log.tokens == pytest.approx(476_016, rel=0.01)
+    assert log.tokens % 16 == 0
+    assert log.concurrency == pytest.approx(58.11, rel=0.01)
+    assert log.fits
+
+
+def test_an_fp8_cache_doubles_the_tokens_and_not_the_pool() -> None:
+    wide, narrow = (
+        engine_log(job(kv_cache=kind, engine_version="0.19.0"), box(gpus=1), split(), longest=8192) for kind in ("bf16", "fp8")
+    )
+    assert narrow.pool == pytest.approx(wide.pool)
+    assert narrow.tokens == pytest.approx(2 * wide.tokens, rel=1e-3)
+
+
+def test_equal_groups_of_layers_in_older_releases() -> None:
+    # gemma-2-9b, 21 window and 21 full layers: two groups of 21; log: 168,880 tokens, 20.60 requests of 8,192.
+    log = engine_log(
+        job("google/gemma-2-9b-it", engine_version="0.19.0"), box(gpus=1), split(), longest=8192, fraction=0.95, sequences=1024
+    )
+    assert log.tokens == pytest.approx(168_880, rel=0.02)
+    assert log.concurrency == pytest.approx(20.6, rel=0.02)
+
+
+def test_windows_count_as_large_as_they_are_in_newer_releases() -> None:
+    old, new = (
+        engine_log(job("openai/gpt-oss-20b", weights="fp4", engine_version=version), box(gpus=1), split(), longest=131_072)
+        for version in ("0.19.0", "0.21.0")
+    )
+    # Half of the layers keep 128 + 8,192 tokens at most, so the printed tokens nearly double.
+    assert new.tokens > 1.7 * old.tokens
+    assert new.tokens == pytest.approx(new.concurrency * 131_072)
+
+
+def test_mla_latent_is_whole_on_every_rank_and_gqa_heads_divide() -> None:
+    deepseek, llama = job("deepseek-ai/DeepSeek-R1", weights="fp8"), job()
+    # (512 + 64) x 61 layers x 2 bytes = 70,272 on every rank; 2 x 8 heads x 128 x 32 layers x 2 bytes = 131,072 over 4 ranks.
+    assert kv_bytes_per_token_per_gpu(deepseek, split(8)) == pytest.approx(70_272)
+    assert kv_bytes_per_token_per_gpu(llama, split(4)) == pytest.approx(131_072 / 4)
+    assert kv_bytes_per_token_per_gpu(llama, split(16)) == pytest.approx(131_072 / 8)
+
+
+def test_stages_hold_whole_layers_and_one_end() -> None:
+    # Log of vLLM 0.19, first of four stages: 4.26 GiB = 8 layers and the embedding.
+    assert weight_bytes_per_gpu(job(), split(1, 4)) / GIB == pytest.approx(4.26, rel=0.02)
+    assert weight_bytes_per_gpu(job(), split(1, 2)) / GIB == pytest.approx(7.51, rel=0.01)
+
+
+def test_activations_fell_between_releases_and_grow_with_the_vocabulary() -> None:
+    qwen = "Qwen/Qwen3-14B"
+    before, after = (activation_bytes(job(qwen, engine_version=version), split(), box(gpus=1)) / GIB for version in ("0.16.0", "0.17.0"))
+    assert before == pytest.approx(5.64, rel=0.03)
+    assert after == pytest.approx(2.23, rel=0.03)
+    assert activation_bytes(job("google/gemma-2-9b-it"), split(), box(gpus=1)) > after * GIB
+
+
+def test_a_model_too_large_has_a_negative_pool_and_does_not_fit() -> None:
+    log = engine_log(job("meta-llama/Llama-3.3-70B-Instruct"), box(gpus=1), split(), longest=4096)
+    assert log.pool < 0
+    assert not log.fits
+    assert (log.tokens, log.concurrency) == (0.0, 0.0)
+
+
+def test_releases_as_numbers() -> None:
+    assert [version_number(text) for text in ("0.19.1", "0.8.5", "v1.2.0rc2", "nightly", "")] == [0.19, 0.08, 1.02, None, None]
+    assert memory_rules("vllm").before > 1e6
+    assert memory_rules("unheard-of") == memory_rules("vllm")
+
+
+@settings(deadline=None, max_examples=50)
+@given(tokens=st.integers(1, 200_000), more=st.integers(0, 200_000), prefix=st.integers(0, 50_000))
+def test_longer_requests_never_need_less_cache(tokens: int, more: int, prefix: int) -> None:
+    served = job("google/gemma-2-9b-it", shared_prefix_tokens=float(prefix))
+    assert cache_bytes_per_request(served, tokens + more, split()) >= cache_bytes_per_request(served, tokens, split())
+
+
+@settings(deadline=None, max_examples=50)
+@given(tp=st.sampled_from([1, 2, 4]), pp=st.sampled_from([1, 2, 4]))
+def test_more_gpus_never_leave_a_smaller_pool_for_the_weights(tp: int, pp: int) -> None:
+    llama = job("meta-llama/Llama-3.3-70B-Instruct", weights="fp8")
+    assert weight_bytes_per_gpu(llama, split(2 * tp, pp)) < weight_bytes_per_gpu(llama, split(tp, pp))
+    assert weight_bytes_per_gpu(llama, split(tp, 2 * pp)) < weight_bytes_per_gpu(llama, split(tp, pp))
+    assert kv_pool_bytes(llama, box(), split(2 * tp, 2 * pp)) > kv_pool_bytes(llama, box(), split(tp, pp)) or tp * pp == 1
