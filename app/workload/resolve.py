@@ -217,9 +217,10 @@ def _serving_demand(profile: WorkloadProfile, shape: ModelShape | None, filler: 
         context = max(context, inputs + outputs)
         filler.note("serving.max_context_tokens", context, "tokens", "Twice the mean request, within what the model was made for")
     concurrent, rate, stated_by = _load(serving, filler, outputs)
+    growth = _growth(profile, filler)
     return ServingDemand(
-        concurrent=concurrent,
-        requests_per_s=rate,
+        concurrent=None if concurrent is None else concurrent.scaled(growth),
+        requests_per_s=None if rate is None else rate.scaled(growth),
         stated_by=stated_by,  # type: ignore[arg-type]
         input_tokens=inputs,
         output_tokens=outputs,
@@ -252,11 +253,19 @@ def _batch_demand(profile: WorkloadProfile, filler: Filler, *, writes: bool) -> 
     else:
         raise ProfileError([FieldError("batch.items", "is required: how many items (or tokens_total)", "> 0")])
     return BatchDemand(
-        items=items,
+        items=items * _growth(profile, filler),
         input_tokens=inputs,
         output_tokens=outputs,
         deadline_h=filler.number(batch.deadline_h, "batch.deadline_h", defaults.BATCH_HOURS),
     )
+
+
+def _growth(profile: WorkloadProfile, filler: Filler) -> float:
+    """One year's growth of the load: what is ordered today serves until the next order can arrive."""
+    growth = profile.constraints.growth_per_year
+    if growth > 0:
+        filler.note("constraints.growth_per_year", 1 + growth, "x today's load", "Sized for the load one year from now")
+    return 1 + growth
 
 
 def _online(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
@@ -432,5 +441,7 @@ def _note_constraints(profile: WorkloadProfile, filler: Filler) -> None:
         )
     if "availability" not in stated:
         filler.note("constraints.availability", "none", "", "No redundancy was asked for; N+1 adds a server")
+    if constraints.growth_per_year > 0 and profile.workload not in ("online_inference", "batch_inference", "embedding"):
+        filler.note("constraints.growth_per_year", "not used", "", f"Growth of the load does not size {profile.workload} yet")
     if "growth_per_year" not in stated:
         filler.note("constraints.growth_per_year", 0, "per year", "Sized for today's load")

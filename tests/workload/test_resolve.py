@@ -89,3 +89,10 @@ def test_a_mixture_meets_both_sizes(total, active):
     counts = parameter_counts(shape_from_size(total, active))
     assert counts.total / 1e9 == pytest.approx(total, rel=0.01)
     assert counts.active / 1e9 == pytest.approx(active, rel=0.05)
+
+
+def test_a_years_growth_is_added_to_the_load():
+    """40 requests in flight growing 25% a year are 50 in a year."""
+    found = demand({**chat(concurrent_users=40), "constraints": {"growth_per_year": 0.25}})
+    assert found.serving.concurrent.mid == pytest.approx(50.0)
+    assert any(item.field == "constraints.growth_per_year" for item in found.assumptions)
