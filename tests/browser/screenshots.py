@@ -37,7 +37,7 @@ def main() -> int:
                     page.goto(address + path)
                     if name == "form":
                         page.wait_for_selector("#preview .tag")
-                    page.screenshot(path=FOLDER / f"{name}-{width}-{theme}.png", full_page=name != "cluster")
+                    page.screenshot(path=FOLDER / f"{name}-{width}-{theme}.png", full_page=name not in ("cluster", "recommendation"))
                 context.close()
         browser.close()
     return 0
