@@ -33,6 +33,7 @@ from app.workload.profile import ProfileError
 FloatArray = NDArray[np.float64]
 
 DATA = Path(__file__).parents[1] / "engine" / "data" / "serving.toml"
+PRIOR = DATA.with_name("serving_prior.toml")
 FITTED_GENERATIONS = ("default", "ampere", "ada", "hopper", "blackwell", "blackwell_workstation", "cdna3")
 ENGINE_KEYS = (
     "step_gap_s", "layer_gap_s", "moe_gap_s", "parallel_gap_s", "sequence_gap_s", "prompt_gap_s", "gap_growth_per_year",
@@ -42,8 +43,8 @@ FITTED_ENGINES = ("vllm", "sglang", "tensorrt_llm")
 SHARES = ("memory_share", "cache_share", "product_share", "narrow_product_share", "expert_share", "attention_share", "burst_share")
 UPPER = {**dict.fromkeys(SHARES, 0.97), "gap_growth_per_year": 3.0, "kernel_loss_per_year": 0.25, "join": 12.0, "widened_share": 1.2}
 LOWER = {"gap_growth_per_year": 1.0, "join": 1.0}
-PRIOR_WIDTH = {"memory_share": 0.15, "product_share": 0.25, "narrow_product_share": 0.25, "exchange_factor": 0.3, "step_gap_s": 1.0,
-               "layer_gap_s": 1.0, "moe_gap_s": 1.0, "parallel_gap_s": 1.0, "sequence_gap_s": 1.5, "prompt_gap_s": 1.5,
+PRIOR_WIDTH = {"memory_share": 0.1, "product_share": 0.25, "narrow_product_share": 0.25, "step_gap_s": 1.0,
+               "layer_gap_s": 1.0, "moe_gap_s": 1.0, "parallel_gap_s": 1.0, "sequence_gap_s": 1.0, "prompt_gap_s": 0.7,
                "burst_share": 1.0}  # fmt: skip
 USUAL_WIDTH = 0.4
 PRIOR_WEIGHT = 1.0
@@ -72,6 +73,12 @@ class Problem:
     work: PointWork
     rates: Rates
     observations: list[Observation]
+    kinds: list[tuple[str, str, float]]
+    """Distinct (generation, engine, year) of the points; ``kind_of`` says which each point has."""
+    kind_of: NDArray[np.intp]
+    index: NDArray[np.intp]
+    factor: FloatArray
+    time_kind: NDArray[np.str_]
 
 
 def problem_of(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Problem:
@@ -99,7 +106,19 @@ def problem_of(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Problem:
             found.extend(seen)
     names = [field.name for field in fields(Rates)]
     stacked = Rates(**{name: np.array([getattr(rate, name) for rate in rates]) for name in names})
-    return Problem(points, _stacked(works), stacked, found)
+    keys: list[tuple[str, str, float]] = [(point.platform.gpu.generation, point.job.engine, point.job.year) for point in points]
+    kinds = sorted(set(keys))
+    return Problem(
+        points=points,
+        work=_stacked(works),
+        rates=stacked,
+        observations=found,
+        kinds=kinds,
+        kind_of=np.array([kinds.index(key) for key in keys]),
+        index=np.array([item.index for item in found]),
+        factor=np.array([item.factor for item in found]),
+        time_kind=np.array([item.kind for item in found]),
+    )
 
 
 def _described(metric: str, predicted: float, point: ServingPoint, turn_s: float, tpot_s: float) -> tuple[str, float] | None:
@@ -128,12 +147,13 @@ def _stacked(works: list[PointWork]) -> PointWork:
 class Parameters:
     """The fitted numbers as one vector of logarithms, and back to a table like the data file."""
 
-    def __init__(self, table: dict[str, Any]) -> None:
+    def __init__(self, table: dict[str, Any], prior: dict[str, Any]) -> None:
         self.table = table
         self.names: list[tuple[str, str, str]] = [("common", "", key) for key in COMMON_KEYS]
         self.names += [("generation", name, key) for name in FITTED_GENERATIONS for key in GENERATION_KEYS]
         self.names += [("engine", name, key) for name in FITTED_ENGINES for key in ENGINE_KEYS]
-        self.start = np.log([max(self._value(table, name), 1e-9) for name in self.names])
+        self.start = np.log([max(self._value(prior, name), 1e-9) for name in self.names])
+        self.now = np.log([max(self._value(table, name), 1e-9) for name in self.names])
         self.width = np.array([PRIOR_WIDTH.get(key, USUAL_WIDTH) for _, _, key in self.names])
         self.lower = np.array([np.log(LOWER.get(key, 1e-9)) for _, _, key in self.names])
         self.upper = np.array([np.log(UPPER.get(key, 1e9)) for _, _, key in self.names])
@@ -162,10 +182,9 @@ class Parameters:
 
 def constants_of(problem: Problem, table: dict[str, Any]) -> PassConstants:
     """Constants of every point as arrays."""
-    keys = [(point.platform.gpu.generation, point.job.engine, point.job.year) for point in problem.points]
-    known = {key: pass_constants_from(table, *key) for key in set(keys)}
+    known = [pass_constants_from(table, *key) for key in problem.kinds]
     names = [field.name for field in fields(PassConstants)]
-    return PassConstants(**{name: np.array([getattr(known[key], name) for key in keys]) for name in names})
+    return PassConstants(**{name: np.array([getattr(one, name) for one in known])[problem.kind_of] for name in names})
 
 
 def predictions(problem: Problem, table: dict[str, Any]) -> FloatArray:
@@ -173,9 +192,7 @@ def predictions(problem: Problem, table: dict[str, Any]) -> FloatArray:
     with np.errstate(over="ignore", invalid="ignore"):
         turn, _ = point_turn(problem.work, problem.rates, constants_of(problem, table))
     queue = problem.work.waiting * turn.turn_s / problem.work.running
-    index = np.array([item.index for item in problem.observations])
-    factor = np.array([item.factor for item in problem.observations])
-    kind = np.array([item.kind for item in problem.observations])
+    index, factor, kind = problem.index, problem.factor, problem.time_kind
     first, gap, whole = (turn.first_s + queue)[index], turn.gap_s[index], turn.turn_s[index]
     values: FloatArray = np.select(
         [kind == "first", kind == "gap", kind == "gap_rate"], [first * factor, gap * factor, factor / gap], factor / whole
@@ -280,14 +297,15 @@ def main(arguments: list[str] | None = None, say: Callable[[str], None] = print)
     parser.add_argument("rows", type=Path)
     parser.add_argument("--rounds", type=int, default=2, help="fits, each with the open loops of the one before")
     parser.add_argument("--folds", type=int, default=0, help="cross-validation groups of sources; 0 = none")
+    parser.add_argument("--afresh", action="store_true", help="begin at the prior, not at the constants in use")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args(arguments)
     with options.rows.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["comparable"] == "yes"]
     original = tomllib.loads(DATA.read_text(encoding="utf-8"))
     catalog = load_catalog()
-    parameters = Parameters(original)
-    vector = parameters.start
+    parameters = Parameters(original, tomllib.loads(PRIOR.read_text(encoding="utf-8")))
+    vector = parameters.start if options.afresh else parameters.now
     for number in range(options.rounds):
         problem = problem_of(rows, catalog)
         vector = fitted(problem, parameters, start=vector)
