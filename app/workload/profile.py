@@ -5,24 +5,71 @@ Field descriptions serve form help, OpenAPI and docs alike.
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from datetime import date
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
-from app.json_text import JsonTextError, load_object
 from app.ranges import Range
-from app.workload import faults
-from app.workload.faults import FieldError, ProfileError, fault
-from app.workload.numbers import Within, number
-
-__all__ = ["FieldError", "ProfileError", "WorkloadProfile", "parse_profile", "profile_errors"]
 
 MAX_BODY_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_LIST = 100
-MAX_VALUES = 20_000
-"""Values in one profile. The longest published config.json lists a kind for each of a few hundred layers."""
+MAX_ERRORS = 50
+"""Faults listed at once; finding the nearest known name of thousands of keys would take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One problem: which field, what is wrong and what to try, and the limit that was broken."""
+
+    field: str
+    message: str
+    limit: str = ""
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used; ``errors`` name every field at fault."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
+        self.errors = errors
+
+
+def _as_range(value: Any) -> Any:
+    """A bare number becomes an exact range; booleans and text are refused as numbers."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, or an object with low, mid and high")
+    if isinstance(value, int | float):
+        return {"low": value, "mid": value, "high": value}
+    if isinstance(value, dict) and any(isinstance(end, bool | str) for end in value.values()):
+        raise ValueError("low, mid and high must be numbers")
+    return value
+
+
+AS_RANGE = BeforeValidator(_as_range)
+
+
+def within(maximum: float, *, zero: bool = False) -> AfterValidator:
+    """A demand number, all of whose range lies above 0 (or from 0) and is at most ``maximum``."""
+
+    def check(value: Range) -> Range:
+        if value.low < 0 or (value.low == 0 and not zero) or value.high > maximum:
+            bound = "at least 0" if zero else "greater than 0"
+            raise ValueError(f"must be {bound} and at most {maximum:,.15g}")
+        return value
+
+    return AfterValidator(check)
+
+
+def number(maximum: float, *, minimum: float = 0.0, zero: bool = False) -> Any:
+    """A plain finite number within limits; a boolean or text is refused."""
+    if zero or minimum > 0:
+        return Field(ge=minimum, le=maximum, strict=True, allow_inf_nan=False)
+    return Field(gt=minimum, le=maximum, strict=True, allow_inf_nan=False)
 
 
 class Part(BaseModel):
@@ -31,11 +78,8 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
-CLEAN = r"^[^\x00-\x1f\x7f]*$"
-"""No control characters: they cannot be stored everywhere, or shown."""
-Text = Annotated[str, Field(max_length=200, pattern=CLEAN)]
-ShortText = Annotated[str, Field(max_length=100, pattern=CLEAN)]
-GpuName = Annotated[str, Field(min_length=1, max_length=100, pattern=CLEAN)]
+Text = Annotated[str, Field(max_length=200)]
+ShortText = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
 
 
 class ModelChoice(Part):
@@ -74,9 +118,11 @@ class Precision(Part):
 class People(Part):
     """Heads instead of requests in flight, for those who know only heads."""
 
-    count: Annotated[Range, Within(100_000_000)] = Field(description="People who have access")
-    active_share: Annotated[Range, Within(1.0)] | None = Field(default=None, description="Share of them active in the busy hour, 0 to 1")
-    requests_per_active_hour: Annotated[Range, Within(100_000)] | None = Field(
+    count: Annotated[Range, AS_RANGE, within(100_000_000)] = Field(description="People who have access")
+    active_share: Annotated[Range, AS_RANGE, within(1.0)] | None = Field(
+        default=None, description="Share of them active in the busy hour, 0 to 1"
+    )
+    requests_per_active_hour: Annotated[Range, AS_RANGE, within(100_000)] | None = Field(
         default=None, description="Requests an active person sends in that hour"
     )
 
@@ -84,12 +130,18 @@ class People(Part):
 class Serving(Part):
     """Online requests."""
 
-    concurrent_users: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Requests in flight at the peak")
-    requests_per_s: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Requests per second at the peak")
-    tokens_per_day: Annotated[Range, Within(1e16)] | None = Field(default=None, description="Output tokens per day")
+    concurrent_users: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(
+        default=None, description="Requests in flight at the peak"
+    )
+    requests_per_s: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(
+        default=None, description="Requests per second at the peak"
+    )
+    tokens_per_day: Annotated[Range, AS_RANGE, within(1e16)] | None = Field(default=None, description="Output tokens per day")
     people: People | None = Field(default=None, description="Heads, turned into requests in flight")
-    input_tokens: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Tokens of a prompt, mean")
-    output_tokens: Annotated[Range, Within(10_000_000, zero=True)] | None = Field(default=None, description="Tokens of an answer, mean")
+    input_tokens: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of a prompt, mean")
+    output_tokens: Annotated[Range, AS_RANGE, within(10_000_000, zero=True)] | None = Field(
+        default=None, description="Tokens of an answer, mean"
+    )
     shared_prefix_tokens: Annotated[float, number(10_000_000, zero=True)] = Field(
         default=0.0, description="Tokens at the start of every prompt that are the same"
     )
@@ -127,17 +179,19 @@ class Serving(Part):
 class Batch(Part):
     """Work without a waiting user."""
 
-    tokens_total: Annotated[Range, Within(1e18)] | None = Field(default=None, description="All tokens, prompt and answer")
-    items: Annotated[Range, Within(1e15)] | None = Field(default=None, description="Documents, images or recordings")
-    input_tokens: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Tokens of an item")
-    output_tokens: Annotated[Range, Within(10_000_000, zero=True)] | None = Field(default=None, description="Tokens written per item")
+    tokens_total: Annotated[Range, AS_RANGE, within(1e18)] | None = Field(default=None, description="All tokens, prompt and answer")
+    items: Annotated[Range, AS_RANGE, within(1e15)] | None = Field(default=None, description="Documents, images or recordings")
+    input_tokens: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of an item")
+    output_tokens: Annotated[Range, AS_RANGE, within(10_000_000, zero=True)] | None = Field(
+        default=None, description="Tokens written per item"
+    )
     deadline_h: Annotated[float, number(1_000_000)] | None = Field(default=None, description="Hours it may take")
 
 
 class Training(Part):
     """LLM training or fine-tuning."""
 
-    tokens_b: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Tokens of one epoch, billions")
+    tokens_b: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of one epoch, billions")
     epochs: Annotated[float, number(10_000)] = Field(default=1.0, description="Passes over the data")
     deadline_days: Annotated[float, number(100_000)] | None = Field(default=None, description="Days it may take")
     seq_len: Annotated[int, Field(ge=1, le=10_000_000, strict=True)] | None = Field(default=None, description="Tokens per sequence")
@@ -150,7 +204,7 @@ class Training(Part):
 class VisionTraining(Part):
     """Training of an image model."""
 
-    images_m: Annotated[Range, Within(10_000_000)] = Field(description="Images, millions")
+    images_m: Annotated[Range, AS_RANGE, within(10_000_000)] = Field(description="Images, millions")
     epochs: Annotated[float, number(100_000)] = Field(default=1.0, description="Passes over the data")
     deadline_days: Annotated[float, number(100_000)] | None = Field(default=None, description="Days it may take")
     flop_per_image_g: Annotated[float, number(1e9)] | None = Field(default=None, description="Forward pass of one image, GFLOP")
@@ -178,7 +232,7 @@ class Hpc(Part):
 class DataScience(Part):
     """Tables and analytics on GPUs."""
 
-    dataset_gb: Annotated[Range, Within(1e9)] = Field(description="Data worked on at once, GB")
+    dataset_gb: Annotated[Range, AS_RANGE, within(1e9)] = Field(description="Data worked on at once, GB")
     users: Annotated[float, number(1_000_000)] = Field(default=1.0, description="People at work at the same time")
     in_memory: StrictBool = Field(default=True, description="The data must fit the GPUs' memory")
 
