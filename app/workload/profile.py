@@ -17,6 +17,7 @@ from app.ranges import Range
 
 MAX_BODY_BYTES = 1_000_000
 MAX_DEPTH = 32
+MAX_VALUES = 10_000
 MAX_LIST = 100
 MAX_ERRORS = 50
 """Faults listed at once; finding the nearest known name of thousands of keys would take seconds."""
@@ -388,8 +389,16 @@ def _check_depth(value: Any) -> None:
         seen += 1
         if depth > MAX_DEPTH:
             raise ProfileError([FieldError("profile", "is nested too deeply", f"{MAX_DEPTH} levels")])
-        if seen > 50_000:
-            raise ProfileError([FieldError("profile", "has too many values", "50,000 values")])
+        if seen > MAX_VALUES:
+            raise ProfileError(
+                [
+                    FieldError(
+                        "profile",
+                        "has too many values; a profile with its config.json has a few thousand at most",
+                        f"{MAX_VALUES:,} values",
+                    )
+                ]
+            )
         if isinstance(item, dict):
             stack.extend((child, depth + 1) for child in item.values())
         elif isinstance(item, list | tuple):
