@@ -39,9 +39,7 @@ def test_pool_of_llama_8b_on_h100_matches_the_log() -> None:
 
 
 def test_an_fp8_cache_doubles_the_tokens_and_not_the_pool() -> None:
-    wide, narrow = (
-        engine_log(job(kv_cache=kind, engine_version="0.19.0"), box(gpus=1), split(), longest=8192) for kind in ("bf16", "fp8")
-    )
+    wide, narrow = (engine_log(job(kv_cache=kind, engine_version="0.19.0"), box(gpus=1), split(), longest=8192) for kind in ("bf16", "fp8"))
     assert narrow.pool == pytest.approx(wide.pool)
     assert narrow.tokens == pytest.approx(2 * wide.tokens, rel=1e-3)
 
