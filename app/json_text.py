@@ -12,6 +12,7 @@ MAX_NUMBER_CHARACTERS = 400
 """Longest number literal; 1.8e308 written out in full has 309 digits."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_UNSOUND = re.compile("[\x00\ud800-\udfff]")
 
 
 class JsonTextError(ValueError):
@@ -32,10 +33,10 @@ def load_object(raw: bytes) -> dict[str, Any]:
         JsonTextError: says what is wrong.
     """
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise JsonTextError(f"is not UTF-8: byte {error.start} does not belong to a character") from None
-    if _depth(text) > MAX_DEPTH:
+    if _is_too_deep(text):
         raise JsonTextError(f"is nested too deeply; at most {MAX_DEPTH} levels")
     try:
         value = json.loads(text, parse_int=_whole, object_pairs_hook=_unique_keys)
@@ -47,17 +48,18 @@ def load_object(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def _depth(text: str) -> int:
-    """Deepest nesting of brackets outside strings; found before parsing, which recurses."""
-    depth = deepest = 0
+def _is_too_deep(text: str) -> bool:
+    """Whether brackets outside strings nest beyond the limit; found before parsing, which recurses."""
+    depth = 0
     for found in _TOKEN.finditer(text):
         mark = found[0]
         if mark in "[{":
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > MAX_DEPTH:
+                return True
         elif mark in "]}":
             depth -= 1
-    return deepest
+    return False
 
 
 def _whole(text: str) -> int | float:
@@ -101,5 +103,5 @@ def _check(value: Any) -> None:
 
 
 def _check_string(text: str, path: str) -> None:
-    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if _UNSOUND.search(text):
         raise JsonTextError("has a character that text cannot hold (NUL or half of a surrogate pair)", path[:100] or "body")

@@ -5,72 +5,24 @@ Field descriptions serve form help, OpenAPI and docs alike.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from datetime import date
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
+from app.json_text import JsonTextError, load_object
 from app.ranges import Range
+from app.workload import faults
+from app.workload.faults import FieldError, ProfileError, fault
+from app.workload.numbers import Within, number
+
+__all__ = ["FieldError", "ProfileError", "WorkloadProfile", "parse_profile", "profile_errors"]
 
 MAX_BODY_BYTES = 1_000_000
 MAX_DEPTH = 32
-MAX_VALUES = 10_000
 MAX_LIST = 100
-MAX_ERRORS = 50
-"""Faults listed at once; finding the nearest known name of thousands of keys would take seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """One problem: which field, what is wrong and what to try, and the limit that was broken."""
-
-    field: str
-    message: str
-    limit: str = ""
-
-
-class ProfileError(ValueError):
-    """A profile that cannot be used; ``errors`` name every field at fault."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
-        self.errors = errors
-
-
-def _as_range(value: Any) -> Any:
-    """A bare number becomes an exact range; booleans and text are refused as numbers."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number, or an object with low, mid and high")
-    if isinstance(value, int | float):
-        return {"low": value, "mid": value, "high": value}
-    if isinstance(value, dict) and any(isinstance(end, bool | str) for end in value.values()):
-        raise ValueError("low, mid and high must be numbers")
-    return value
-
-
-AS_RANGE = BeforeValidator(_as_range)
-
-
-def within(maximum: float, *, zero: bool = False) -> AfterValidator:
-    """A demand number, all of whose range lies above 0 (or from 0) and is at most ``maximum``."""
-
-    def check(value: Range) -> Range:
-        if value.low < 0 or (value.low == 0 and not zero) or value.high > maximum:
-            bound = "at least 0" if zero else "greater than 0"
-            raise ValueError(f"must be {bound} and at most {maximum:,.15g}")
-        return value
-
-    return AfterValidator(check)
-
-
-def number(maximum: float, *, minimum: float = 0.0, zero: bool = False) -> Any:
-    """A plain finite number within limits; a boolean or text is refused."""
-    if zero or minimum > 0:
-        return Field(ge=minimum, le=maximum, strict=True, allow_inf_nan=False)
-    return Field(gt=minimum, le=maximum, strict=True, allow_inf_nan=False)
+MAX_VALUES = 10_000
+"""Values in one profile; with its config.json it has a few thousand at most."""
 
 
 class Part(BaseModel):
@@ -79,14 +31,17 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
-Text = Annotated[str, Field(max_length=200)]
-ShortText = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
+CLEAN = r"^[^\x00-\x1f\x7f]*$"
+"""No control characters: they cannot be stored everywhere, or shown."""
+Text = Annotated[str, Field(max_length=200, pattern=CLEAN)]
+ShortText = Annotated[str, Field(max_length=100, pattern=CLEAN)]
+GpuName = Annotated[str, Field(min_length=1, max_length=100, pattern=CLEAN)]
 
 
 class ModelChoice(Part):
     """The model: a catalogue or Hugging Face id, a published config.json, or a size."""
 
-    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+    id: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$")] | None = Field(
         default=None, description="Catalogue or Hugging Face id, such as meta-llama/Llama-3.3-70B-Instruct"
     )
     hf_config: dict[str, Any] | None = Field(default=None, description="A config.json as published")
@@ -98,11 +53,17 @@ class ModelChoice(Part):
     @model_validator(mode="after")
     def _one_way(self) -> ModelChoice:
         if self.id is None and self.hf_config is None and self.params_b is None:
-            raise ValueError("name the model by id, paste its hf_config, or give params_b")
+            raise fault("name the model by id, paste its hf_config, or give params_b", limit="one of id, hf_config, params_b")
         if self.id is not None and (self.hf_config is not None or self.params_b is not None):
-            raise ValueError("give only one of id, hf_config and params_b (params_b may stand beside hf_config)")
-        if self.active_params_b is not None and self.params_b is not None and self.active_params_b > self.params_b:
-            raise ValueError("active_params_b must be at most params_b")
+            raise fault("give only one of id, hf_config and params_b (params_b may stand beside hf_config)", limit="one way to name it")
+        if self.active_params_b is not None:
+            if self.params_b is None or self.hf_config is not None:
+                raise fault(
+                    "is read beside params_b alone; an id or a config.json says by itself how many are active", field="active_params_b"
+                )
+            if self.active_params_b > self.params_b:
+                limit = f"at most params_b = {self.params_b:g}"
+                raise fault(f"must be {limit}", field="active_params_b", limit=limit)
         return self
 
 
@@ -119,30 +80,26 @@ class Precision(Part):
 class People(Part):
     """Heads instead of requests in flight, for those who know only heads."""
 
-    count: Annotated[Range, AS_RANGE, within(100_000_000)] = Field(description="People who have access")
-    active_share: Annotated[Range, AS_RANGE, within(1.0)] | None = Field(
-        default=None, description="Share of them active in the busy hour, 0 to 1"
-    )
-    requests_per_active_hour: Annotated[Range, AS_RANGE, within(100_000)] | None = Field(
+    count: Annotated[Range, Within(100_000_000)] = Field(description="People who have access")
+    active_share: Annotated[Range, Within(1.0)] | None = Field(default=None, description="Share of them active in the busy hour, 0 to 1")
+    requests_per_active_hour: Annotated[Range, Within(100_000)] | None = Field(
         default=None, description="Requests an active person sends in that hour"
     )
+
+
+LOADS = ("concurrent_users", "requests_per_s", "tokens_per_day", "people")
+"""The ways to state an online load; exactly one is given."""
 
 
 class Serving(Part):
     """Online requests."""
 
-    concurrent_users: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(
-        default=None, description="Requests in flight at the peak"
-    )
-    requests_per_s: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(
-        default=None, description="Requests per second at the peak"
-    )
-    tokens_per_day: Annotated[Range, AS_RANGE, within(1e16)] | None = Field(default=None, description="Output tokens per day")
+    concurrent_users: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Requests in flight at the peak")
+    requests_per_s: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Requests per second at the peak")
+    tokens_per_day: Annotated[Range, Within(1e16)] | None = Field(default=None, description="Output tokens per day")
     people: People | None = Field(default=None, description="Heads, turned into requests in flight")
-    input_tokens: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of a prompt, mean")
-    output_tokens: Annotated[Range, AS_RANGE, within(10_000_000, zero=True)] | None = Field(
-        default=None, description="Tokens of an answer, mean"
-    )
+    input_tokens: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Tokens of a prompt, mean")
+    output_tokens: Annotated[Range, Within(10_000_000, zero=True)] | None = Field(default=None, description="Tokens of an answer, mean")
     shared_prefix_tokens: Annotated[float, number(10_000_000, zero=True)] = Field(
         default=0.0, description="Tokens at the start of every prompt that are the same"
     )
@@ -167,32 +124,39 @@ class Serving(Part):
 
     @model_validator(mode="after")
     def _one_load(self) -> Serving:
-        stated = [name for name in ("concurrent_users", "requests_per_s", "tokens_per_day", "people") if getattr(self, name) is not None]
+        stated = [name for name in LOADS if getattr(self, name) is not None]
         if len(stated) > 1:
-            raise ValueError(f"state the load once: {' and '.join(stated)} were all given; keep one")
-        if self.max_context_tokens is not None and self.input_tokens is not None:
-            needed = self.input_tokens.mid + (self.output_tokens.mid if self.output_tokens is not None else 0.0)
-            if self.max_context_tokens < needed:
-                raise ValueError(f"max_context_tokens must be at least input_tokens + output_tokens = {needed:,.0f}")
+            raise fault(f"states the load again: {' and '.join(stated)} were given; keep one of them", field=stated[1], limit="one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Serving:
+        if self.input_tokens is None:
+            return self
+        needed = self.input_tokens.mid + (self.output_tokens.mid if self.output_tokens is not None else 0.0)
+        if self.max_context_tokens is not None and self.max_context_tokens < needed:
+            limit = f"at least input_tokens + output_tokens = {needed:,.0f}"
+            raise fault(f"must be {limit}; raise it or shorten the request", field="max_context_tokens", limit=limit)
+        if self.shared_prefix_tokens > self.input_tokens.high:
+            limit = f"at most input_tokens = {self.input_tokens.high:,.0f}"
+            raise fault(f"must be {limit}, as it is a part of the prompt", field="shared_prefix_tokens", limit=limit)
         return self
 
 
 class Batch(Part):
     """Work without a waiting user."""
 
-    tokens_total: Annotated[Range, AS_RANGE, within(1e18)] | None = Field(default=None, description="All tokens, prompt and answer")
-    items: Annotated[Range, AS_RANGE, within(1e15)] | None = Field(default=None, description="Documents, images or recordings")
-    input_tokens: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of an item")
-    output_tokens: Annotated[Range, AS_RANGE, within(10_000_000, zero=True)] | None = Field(
-        default=None, description="Tokens written per item"
-    )
+    tokens_total: Annotated[Range, Within(1e18)] | None = Field(default=None, description="All tokens, prompt and answer")
+    items: Annotated[Range, Within(1e15)] | None = Field(default=None, description="Documents, images or recordings")
+    input_tokens: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Tokens of an item")
+    output_tokens: Annotated[Range, Within(10_000_000, zero=True)] | None = Field(default=None, description="Tokens written per item")
     deadline_h: Annotated[float, number(1_000_000)] | None = Field(default=None, description="Hours it may take")
 
 
 class Training(Part):
     """LLM training or fine-tuning."""
 
-    tokens_b: Annotated[Range, AS_RANGE, within(10_000_000)] | None = Field(default=None, description="Tokens of one epoch, billions")
+    tokens_b: Annotated[Range, Within(10_000_000)] | None = Field(default=None, description="Tokens of one epoch, billions")
     epochs: Annotated[float, number(10_000)] = Field(default=1.0, description="Passes over the data")
     deadline_days: Annotated[float, number(100_000)] | None = Field(default=None, description="Days it may take")
     seq_len: Annotated[int, Field(ge=1, le=10_000_000, strict=True)] | None = Field(default=None, description="Tokens per sequence")
@@ -205,7 +169,7 @@ class Training(Part):
 class VisionTraining(Part):
     """Training of an image model."""
 
-    images_m: Annotated[Range, AS_RANGE, within(10_000_000)] = Field(description="Images, millions")
+    images_m: Annotated[Range, Within(10_000_000)] = Field(description="Images, millions")
     epochs: Annotated[float, number(100_000)] = Field(default=1.0, description="Passes over the data")
     deadline_days: Annotated[float, number(100_000)] | None = Field(default=None, description="Days it may take")
     flop_per_image_g: Annotated[float, number(1e9)] | None = Field(default=None, description="Forward pass of one image, GFLOP")
@@ -233,7 +197,7 @@ class Hpc(Part):
 class DataScience(Part):
     """Tables and analytics on GPUs."""
 
-    dataset_gb: Annotated[Range, AS_RANGE, within(1e9)] = Field(description="Data worked on at once, GB")
+    dataset_gb: Annotated[Range, Within(1e9)] = Field(description="Data worked on at once, GB")
     users: Annotated[float, number(1_000_000)] = Field(default=1.0, description="People at work at the same time")
     in_memory: StrictBool = Field(default=True, description="The data must fit the GPUs' memory")
 
@@ -241,7 +205,7 @@ class DataScience(Part):
 class Owned(Part):
     """Hardware already paid for."""
 
-    gpu: ShortText = Field(description="GPU, catalogue id")
+    gpu: GpuName = Field(description="GPU, catalogue id")
     count: Annotated[int, Field(ge=1, le=1_000_000, strict=True)] = Field(description="GPUs in all")
     per_server: Annotated[int, Field(ge=1, le=1_000, strict=True)] | None = Field(default=None, description="GPUs in one server")
     link: Literal["none", "pcie", "nvlink_bridge", "nvswitch"] | None = Field(default=None, description="Link between them")
@@ -250,13 +214,20 @@ class Owned(Part):
     p2p: Literal["yes", "no", "unknown"] = Field(default="unknown", description="Whether GPUs reach each other directly over PCIe")
     bought: date | None = Field(default=None, description="Date of purchase")
 
+    @model_validator(mode="after")
+    def _servers_within_count(self) -> Owned:
+        if self.per_server is not None and self.per_server > self.count:
+            limit = f"at most count = {self.count}"
+            raise fault(f"must be {limit}, the GPUs in all", field="per_server", limit=limit)
+        return self
+
 
 class Constraints(Part):
     """Limits and wishes."""
 
     deployment: Literal["on_prem", "cloud", "either"] = Field(default="either", description="Where it may run")
-    gpus: Annotated[tuple[ShortText, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="Only these GPUs")
-    exclude_gpus: Annotated[tuple[ShortText, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="None of these GPUs")
+    gpus: Annotated[tuple[GpuName, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="Only these GPUs")
+    exclude_gpus: Annotated[tuple[GpuName, ...], Field(max_length=MAX_LIST)] = Field(default=(), description="None of these GPUs")
     vendors: Annotated[tuple[Literal["nvidia", "amd", "intel"], ...], Field(max_length=3)] = Field(
         default=(), description="Only these makers"
     )
@@ -283,9 +254,9 @@ class Constraints(Part):
     def _consistent(self) -> Constraints:
         both = sorted(set(self.gpus) & set(self.exclude_gpus))
         if both:
-            raise ValueError(f"{', '.join(both)} is both in gpus and in exclude_gpus; take it out of one")
+            raise fault(f"has {', '.join(both)}, which gpus names too; take it out of one", field="exclude_gpus", limit="not in gpus")
         if self.air_gapped and self.deployment == "cloud":
-            raise ValueError("air_gapped and deployment cloud contradict each other; drop one")
+            raise fault("contradicts deployment cloud; drop one of the two", field="air_gapped", limit="on_prem or either")
         return self
 
 
@@ -294,20 +265,20 @@ Workload = Literal[
     "image_generation", "speech", "vision_training", "hpc", "data_science",
 ]  # fmt: skip
 
-PARTS: dict[str, tuple[str, ...]] = {
-    "pretraining": ("training",),
-    "finetuning": ("training",),
-    "lora": ("training",),
-    "online_inference": ("serving",),
-    "batch_inference": ("batch",),
-    "embedding": ("serving", "batch"),
-    "image_generation": ("serving", "batch"),
-    "speech": ("serving", "batch"),
-    "vision_training": ("vision_training",),
-    "hpc": ("hpc",),
-    "data_science": ("data_science",),
+DEMANDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "pretraining": (("training", ("tokens_b",)),),
+    "finetuning": (("training", ("tokens_b",)),),
+    "lora": (("training", ("tokens_b",)),),
+    "online_inference": (("serving", LOADS),),
+    "batch_inference": (("batch", ("items", "tokens_total")),),
+    "embedding": (("batch", ("items", "tokens_total")), ("serving", LOADS)),
+    "image_generation": (("serving", LOADS), ("batch", ("items",))),
+    "speech": (("serving", LOADS), ("batch", ("items",))),
+    "vision_training": (("vision_training", ("images_m",)),),
+    "hpc": (("hpc", ("problem_size_m", "memory_gb")),),
+    "data_science": (("data_science", ("dataset_gb",)),),
 }
-"""The parts each workload reads; one of them must be there."""
+"""The parts each workload reads and the numbers one of which states its demand; of two parts with one, the first counts."""
 
 NEEDS_MODEL = ("pretraining", "finetuning", "lora", "online_inference", "batch_inference", "embedding", "image_generation", "speech")
 
@@ -330,11 +301,25 @@ class WorkloadProfile(Part):
     @model_validator(mode="after")
     def _complete(self) -> WorkloadProfile:
         if self.workload in NEEDS_MODEL and self.model is None:
-            raise ValueError(f"model: {self.workload} needs a model; give its id, hf_config or params_b")
-        wanted = PARTS[self.workload]
-        if all(getattr(self, name) is None for name in wanted):
-            raise ValueError(f"{wanted[0]}: {self.workload} needs {' or '.join(wanted)} with its demand number")
+            raise fault(
+                f"is required: {self.workload} needs a model; give its id, hf_config or params_b",
+                field="model",
+                limit="one of id, hf_config, params_b",
+            )
+        if self.demand_part is None:
+            wanted = [f"{part}.{name}" for part, names in DEMANDS[self.workload] for name in names]
+            others = f"; give it or {' or '.join(wanted[1:])}" if wanted[1:] else ""
+            raise fault(f"is required: the amount of work of {self.workload}{others}", field=wanted[0], limit="one demand number")
         return self
+
+    @property
+    def demand_part(self) -> str | None:
+        """The part that states the demand; None where none does, which no valid profile has."""
+        for part, names in DEMANDS[self.workload]:
+            stated = getattr(self, part)
+            if stated is not None and any(getattr(stated, name) is not None for name in names):
+                return part
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """The profile as JSON, without what was left out; reads back to the same profile."""
@@ -350,96 +335,58 @@ def parse_profile(raw: bytes | str | dict[str, Any]) -> WorkloadProfile:
     if isinstance(raw, bytes | str):
         raw = _loaded(raw)
     if not isinstance(raw, dict):
-        raise ProfileError([FieldError("profile", "must be a JSON object")])
-    _check_depth(raw)
+        raise ProfileError([FieldError("profile", "must be a JSON object, written in braces")])
+    _check_size(raw)
     try:
         return WorkloadProfile.model_validate(raw)
     except ValidationError as error:
         raise ProfileError(profile_errors(error)) from None
 
 
-def _loaded(raw: bytes | str) -> Any:
+def profile_errors(error: ValidationError, root: type[BaseModel] = WorkloadProfile) -> list[FieldError]:
+    """Field, message and limit of every problem pydantic found in a profile, or in a ``root`` that holds one."""
+    return faults.profile_errors(error, root)
+
+
+def _loaded(raw: bytes | str) -> dict[str, Any]:
     if len(raw) > MAX_BODY_BYTES:
         raise ProfileError([FieldError("profile", "is too large; send the profile alone", f"{MAX_BODY_BYTES:,} bytes")])
-    depth = deepest = 0
-    for character in raw if isinstance(raw, str) else raw.decode("utf-8", "replace"):
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    if deepest > 4 * MAX_DEPTH:
-        raise ProfileError([FieldError("profile", "is nested too deeply", f"{MAX_DEPTH} levels")])
+    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
+    if data.count(b",") > MAX_VALUES:
+        raise _too_many_values()
     try:
-        return json.loads(raw, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ProfileError([FieldError("profile", f"is not valid JSON: {error}")]) from None
+        return load_object(data)
+    except JsonTextError as error:
+        raise ProfileError([FieldError("profile" if error.field == "body" else error.field, str(error))]) from None
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number here")
+def _too_many_values() -> ProfileError:
+    limit = f"{MAX_VALUES:,} values"
+    return ProfileError([FieldError("profile", f"has more than {limit}; with its config.json it has a few thousand at most", limit)])
 
 
-def _check_depth(value: Any) -> None:
-    """Iterative, so that hostile nesting cannot exhaust the stack."""
-    stack: list[tuple[Any, int]] = [(value, 1)]
+def _check_size(profile: dict[str, Any]) -> None:
+    """Depth, number of values, number of fields and characters, before any of them is looked at.
+
+    Iterative, so that hostile nesting cannot exhaust the stack; objects arrive here without having been JSON text.
+    """
+    parts = [("profile", profile), *((str(name)[:MAX_LIST], part) for name, part in profile.items() if isinstance(part, dict))]
+    for path, part in parts:
+        if len(part) > MAX_LIST:
+            raise ProfileError([FieldError(path, "has too many fields; the known ones are in the documentation", f"{MAX_LIST} fields")])
+    stack: list[tuple[Any, int]] = [(profile, 1)]
     seen = 0
     while stack:
         item, depth = stack.pop()
         seen += 1
         if depth > MAX_DEPTH:
-            raise ProfileError([FieldError("profile", "is nested too deeply", f"{MAX_DEPTH} levels")])
-        if seen > MAX_VALUES:
-            raise ProfileError(
-                [
-                    FieldError(
-                        "profile",
-                        "has too many values; a profile with its config.json has a few thousand at most",
-                        f"{MAX_VALUES:,} values",
-                    )
-                ]
-            )
+            raise ProfileError([FieldError("profile", "is nested too deeply; send the profile alone", f"{MAX_DEPTH} levels")])
+        if seen > MAX_VALUES or (isinstance(item, dict | list | tuple) and len(item) > MAX_VALUES):
+            raise _too_many_values()
+        if isinstance(item, str) and len(item) > MAX_BODY_BYTES:
+            raise ProfileError([FieldError("profile", "has a text that is too long", f"{MAX_BODY_BYTES:,} characters")])
         if isinstance(item, dict):
+            stack.extend((name, depth) for name in item if isinstance(name, str) and len(name) > MAX_LIST)
             stack.extend((child, depth + 1) for child in item.values())
         elif isinstance(item, list | tuple):
             stack.extend((child, depth + 1) for child in item)
-
-
-def profile_errors(error: ValidationError) -> list[FieldError]:
-    """Field, message and limit of every problem pydantic found."""
-    found: list[FieldError] = []
-    for item in error.errors(include_url=False)[:MAX_ERRORS]:
-        path = ".".join(str(step) for step in item["loc"] if step != "function-after[check(), Range]") or "profile"
-        context = item.get("ctx") or {}
-        limit = next(
-            (f"{key} {context[key]}" for key in ("le", "ge", "gt", "lt", "max_length", "min_length", "expected") if key in context), ""
-        )
-        found.append(FieldError(path, _message(item, path), limit))
-    return found
-
-
-def _message(item: Any, path: str) -> str:
-    if item["type"] == "extra_forbidden":
-        near = get_close_matches(path.rsplit(".", 1)[-1], _known_names(), n=1)
-        return "is not a known field" + (f"; did you mean {near[0]}?" if near else "")
-    if item["type"] == "missing":
-        return "is required"
-    return str(item["msg"]).removeprefix("Value error, ")
-
-
-def _known_names() -> list[str]:
-    models = (
-        WorkloadProfile,
-        ModelChoice,
-        Precision,
-        Serving,
-        People,
-        Batch,
-        Training,
-        VisionTraining,
-        Hpc,
-        DataScience,
-        Owned,
-        Constraints,
-    )
-    return sorted({name for model in models for name in model.model_fields})

@@ -24,7 +24,7 @@ from app.workload.demand import (
 )
 from app.workload.hf_config import ConfigError, shape_from_hf_config
 from app.workload.inferred import shape_from_size
-from app.workload.profile import FieldError, ProfileError, Serving, WorkloadProfile
+from app.workload.profile import DEMANDS, FieldError, ProfileError, Serving, WorkloadProfile
 
 
 @dataclass
@@ -418,14 +418,15 @@ _BUILDERS = {
 
 def _note_unused(profile: WorkloadProfile, filler: Filler) -> None:
     """Parts this workload does not read are said, never silently dropped."""
-    from app.workload.profile import PARTS
-
-    used = set(PARTS[profile.workload])
-    if profile.workload in ("embedding", "speech", "image_generation") and profile.serving is not None and profile.batch is not None:
-        used = {"batch"} if profile.workload == "embedding" else {"serving"}
+    readable = [part for part, _ in DEMANDS[profile.workload]]
     for name in ("serving", "batch", "training", "vision_training", "hpc", "data_science"):
-        if getattr(profile, name) is not None and name not in used:
-            filler.note(name, "not used", "", f"{profile.workload} does not read this part")
+        if getattr(profile, name) is None or name == profile.demand_part:
+            continue
+        if name in readable:
+            why = f"The load is stated in {profile.demand_part} already; a second one is not added to it"
+        else:
+            why = f"{profile.workload} does not read this part"
+        filler.note(name, "not used", "", why)
 
 
 def _note_constraints(profile: WorkloadProfile, filler: Filler) -> None:
