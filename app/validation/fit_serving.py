@@ -41,11 +41,19 @@ ENGINE_KEYS = (
 )  # fmt: skip
 FITTED_ENGINES = ("vllm", "sglang", "tensorrt_llm")
 SHARES = ("memory_share", "cache_share", "product_share", "narrow_product_share", "expert_share", "attention_share", "burst_share")
-UPPER = {**dict.fromkeys(SHARES, 0.97), "gap_growth_per_year": 3.0, "kernel_loss_per_year": 0.25, "join": 12.0, "widened_share": 1.2}
+UPPER = {
+    **dict.fromkeys(SHARES, 0.97),
+    "gap_growth_per_year": 3.0,
+    "kernel_loss_per_year": 0.25,
+    "join": 12.0,
+    "widened_share": 1.2,
+    "gguf_share": 1.0,
+    "burst_decay": 1.0,
+}
 LOWER = {"gap_growth_per_year": 1.0, "join": 1.0}
 PRIOR_WIDTH = {"memory_share": 0.1, "product_share": 0.25, "narrow_product_share": 0.25, "step_gap_s": 1.0,
                "layer_gap_s": 1.0, "moe_gap_s": 1.0, "parallel_gap_s": 1.0, "sequence_gap_s": 1.0, "prompt_gap_s": 0.7,
-               "burst_share": 1.0}  # fmt: skip
+               "burst_share": 1.0, "burst_decay": 1.0, "gguf_share": 1.0}  # fmt: skip
 USUAL_WIDTH = 0.4
 PRIOR_WEIGHT = 1.0
 METRIC_WEIGHT = {"ttft_ms": 0.4}
@@ -274,11 +282,15 @@ def written(table: dict[str, Any], original: dict[str, Any], facts: dict[str, An
 
 def _section(name: str, rows: dict[str, Any]) -> list[str]:
     plain = {key: value for key, value in rows.items() if not isinstance(value, dict)}
-    lines = ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in plain.items())] if plain else []
+    lines = ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in plain.items())] if plain else []
     for key, value in rows.items():
         if isinstance(value, dict):
             lines += _section(f"{name}.{key}", value)
     return lines
+
+
+def _key(name: str) -> str:
+    return name if name.isidentifier() else f'"{name}"'
 
 
 def _toml(value: object) -> str:
@@ -288,7 +300,7 @@ def _toml(value: object) -> str:
         return f'"{value}"' if isinstance(value, str) else str(value).lower()
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def main(arguments: list[str] | None = None, say: Callable[[str], None] = print) -> None:

@@ -25,6 +25,9 @@ MLPERF_PROMPTS = {
 """Mean prompt and answer of the data sets of MLPerf Inference v4.1 and v5.1, which result summaries leave out:
 OpenOrca, a mix of OpenOrca, GSM8K and MBXP, LongBench and others, CNN/DailyMail (MLCommons benchmark definitions)."""
 
+MLPERF_BEAMS = {"EleutherAI/gpt-j-6b": 4}
+"""Beam width the benchmark prescribes."""
+
 SPREADS = {"throughput": (0.7, 1.4), "ttft_ms": (0.5, 2.0), "tpot_ms": (0.75, 1.35)}
 
 
@@ -75,6 +78,7 @@ def completed(row: Row) -> dict[str, Any]:
     if "mlperf" in source.lower():
         prompt = MLPERF_PROMPTS.get(row.get("catalog_model", ""))
         if prompt is not None:
+            found["beams"] = MLPERF_BEAMS.get(row.get("catalog_model", ""), 1)
             found["isl"], found["osl"] = row.get("isl") or prompt[0], row.get("osl") or prompt[1]
         # Entries declare the framework's type; engines of GPUs with FP8 units were quantised to it.
         if row.get("weight_kind") == "fp16" and "TensorRT" in row.get("engine_version", ""):

@@ -11,7 +11,7 @@ from typing import Any
 from app.catalog.schema import Gpu
 from app.engine.serving.job import FloatArray
 
-REFERENCE_YEAR = 2025.0
+REFERENCE_YEAR = 2025.5
 """Year the engine figures are stated for."""
 
 Number = float | FloatArray
@@ -29,7 +29,8 @@ class PassConstants:
 
     *_share: share of peak FLOP/s or bandwidth; rows_half: rows of a product at which half the rate is reached;
     *_gap_s: time per step, layer, MoE layer, layer split over GPUs and sequence that no arithmetic explains; burst_share:
-    how far requests stay in step with each other; join: exponent of the norm
+    how far requests stay in step with each other, ``burst_share N^-burst_decay``; gguf_share: rate of GGUF kernels against
+    the engine's own; join: exponent of the norm
     that joins arithmetic and traffic (infinite = the longer counts alone); prompt_gap_s: once per request.
     """
 
@@ -43,6 +44,7 @@ class PassConstants:
     expert_rows_half: Number
     side_half: Number
     widened_share: Number
+    gguf_share: Number
     step_gap_s: Number
     layer_gap_s: Number
     moe_gap_s: Number
@@ -50,12 +52,13 @@ class PassConstants:
     sequence_gap_s: Number
     prompt_gap_s: Number
     burst_share: Number
+    burst_decay: Number
     kernel_progress: Number
     join: Number
 
 
 GENERATION_KEYS = ("memory_share", "cache_share", "product_share", "narrow_product_share", "attention_share", "gap_factor")
-COMMON_KEYS = ("expert_share", "rows_half", "expert_rows_half", "side_half", "widened_share", "join")
+COMMON_KEYS = ("expert_share", "rows_half", "expert_rows_half", "side_half", "widened_share", "gguf_share", "burst_decay", "join")
 
 
 def generation_row(table: dict[str, Any], generation: str) -> dict[str, float]:
@@ -74,10 +77,10 @@ def engine_row(table: dict[str, Any], engine: str) -> dict[str, Any]:
 def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str, year: float) -> PassConstants:
     """Constants for one GPU generation, engine and year of release out of a table like ``serving.toml``.
 
-    A gap g of the reference year was ``g r^(2025 - year)``; kernels gave ``1 - p (2025 - year)`` of today's rate.
+    A gap g of the reference year was ``g r^(2025.5 - year)``; kernels gave ``1 - p (2025.5 - year)`` of today's rate.
     """
     hardware, software, common = generation_row(table, gpu_generation), engine_row(table, engine), table["common"]
-    age = min(max(REFERENCE_YEAR - year, -1.0), 3.0)
+    age = min(max(REFERENCE_YEAR - year, -1.0), 2.5)
     slower = software["gap_growth_per_year"] ** age
     factor = hardware["gap_factor"]
     return PassConstants(
@@ -91,6 +94,8 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         expert_rows_half=common["expert_rows_half"],
         side_half=common["side_half"],
         widened_share=common["widened_share"],
+        gguf_share=common["gguf_share"],
+        burst_decay=common["burst_decay"],
         step_gap_s=software["step_gap_s"] * slower * factor,
         layer_gap_s=software["layer_gap_s"] * factor,
         moe_gap_s=software["moe_gap_s"] * slower * factor,

@@ -26,15 +26,17 @@ from app.workload.inferred import shape_from_size
 from app.workload.profile import FieldError, ProfileError
 
 WEIGHTS = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "int8": "int8", "int4": "int4", "fp4": "fp4",
-           "nvfp4": "fp4", "mxfp4": "fp4", "gguf": "int4", "exl": "int4", "mixed": "int8"}  # fmt: skip
+           "nvfp4": "fp4", "mxfp4": "fp4", "gguf": "gguf", "exl": "int4", "mixed": "int8"}  # fmt: skip
 CACHES = {"bf16": "bf16", "fp16": "bf16", "fp32": "fp32", "fp8": "fp8", "": "", "auto": ""}
 ENGINES = ("vllm", "sglang", "tensorrt_llm", "lmdeploy")
-LATEST_YEAR = 2026.0
+LATEST_YEAR = 2026.5
 VLLM_BY_YEAR = {2023: "0.2", 2024: "0.6", 2025: "0.10"}
 """Release of vLLM in the middle of a year; other engines have one set of memory rules."""
 DEFAULT_LENGTH = 8192.0
 SOCKETS = r"pod network|kubernetes|sockets|tcp"
 """How descriptions name a network without RDMA."""
+PCIE_SWITCHES = r"\bpix\b|\bpxb\b|pcie switch"
+"""Topology words for GPUs that reach each other through PCIe switches (nvidia-smi topo)."""
 PCIE_WIDTHS = (1, 2, 4, 8, 16)
 UNSTATED_TCP_GBIT = 10.0
 """A sockets network whose speed nobody states is the ordinary one of a server: 10 GbE (assumption)."""
@@ -53,9 +55,22 @@ def explicit_point(columns: Mapping[str, Any], catalog: Catalog) -> ServingPoint
     errors: list[FieldError] = []
     gpu = _gpu(columns, catalog, errors)
     shape = _shape(columns, catalog, errors)
-    names = ("isl", "osl", "concurrency_or_batch", "request_rate_rps", "n_gpus_per_replica", "n_gpus_total", "tp", "pp", "ep", "dp", "year")
+    names = (
+        "isl",
+        "osl",
+        "concurrency_or_batch",
+        "request_rate_rps",
+        "n_gpus_per_replica",
+        "n_gpus_total",
+        "tp",
+        "pp",
+        "ep",
+        "dp",
+        "year",
+        "beams",
+    )
     number = {name: _number(columns, name, errors) for name in names}
-    if number["isl"] is None:
+    if number["isl"] is None and not any(error.field == "isl" for error in errors):
         errors.append(FieldError("isl", "is missing: prompt tokens of one request", "at least 1"))
     weights = _weights(columns, shape, errors)
     cache = CACHES.get(str(columns.get("kv_kind") or columns.get("kv_precision") or "").strip().lower(), "")
@@ -72,7 +87,7 @@ def explicit_point(columns: Mapping[str, Any], catalog: Catalog) -> ServingPoint
         max_context_tokens=(number["isl"] or 1.0) + outputs,
         engine=engine if engine in ENGINES else "vllm",
         engine_version=engine_version(columns),
-        year=number["year"] or LATEST_YEAR,
+        year=release_year(engine, str(columns.get("engine_version") or ""), number["year"]),
     )
     points = [_loaded(point, number, columns) for point in _points(job, gpu, columns, number)]
     if len(points) == 1:
@@ -87,7 +102,18 @@ def engine_version(columns: Mapping[str, Any]) -> str:
     if version_number(named) is not None:
         return named
     year = _number(columns, "year", []) or LATEST_YEAR
-    return "" if year >= LATEST_YEAR else VLLM_BY_YEAR[max(min(int(year), 2025), 2023)]
+    return "" if year >= int(LATEST_YEAR) else VLLM_BY_YEAR[max(min(int(year), 2025), 2023)]
+
+
+def release_year(engine: str, version: str, stated: float | None) -> float:
+    """When the engine's release came out, as a year with fraction; else the middle of the year stated; else the latest."""
+    number = version_number(version)
+    releases = serving_constants().get("releases", {}).get(engine, {})
+    if number is not None and releases:
+        known = sorted((version_number(text) or 0.0, year) for text, year in releases.items())
+        if number <= known[-1][0] + 0.2:
+            return float(np.interp(number, [first for first, _ in known], [year for _, year in known]))
+    return min(stated + 0.5, LATEST_YEAR) if stated else LATEST_YEAR
 
 
 def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[ServingPoint, EngineLog]:
@@ -159,18 +185,28 @@ def _loaded(point: ServingPoint, number: Mapping[str, float | None], columns: Ma
     notes = str(columns.get("notes") or "").lower()
     limit = _batch_limit(point, str(columns.get("engine_version") or ""))
     point = replace(point, batch_limit=limit, served=re.search(IN_PROCESS, notes) is None)
+    beams = number.get("beams") or 1.0
+    point = replace(point, beams=beams)
     if mode == "single_stream":
         return replace(point, in_flight=1.0)
-    if mode != "offline_max_throughput" and rate and not flight:
-        return replace(point, requests_per_s=rate / point.replicas)
     burst = _burst(notes)
-    if flight:
-        return replace(point, in_flight=max(flight / point.replicas, 1.0))
     if burst:
         longest = re.search(r"cap (\d+)", notes)
-        each = max(burst / point.replicas, 1.0)
-        return replace(point, burst=each, longest_output=float(longest.group(1)) if longest else None)
-    return point
+        point = replace(
+            point,
+            burst=max(burst / point.replicas, 1.0),
+            uneven="sharegpt" in notes and not _round_lengths(number),
+            longest_output=float(longest.group(1)) if longest else None,
+        )
+    if mode != "offline_max_throughput" and rate and not flight:
+        return replace(point, requests_per_s=rate / point.replicas)
+    return replace(point, in_flight=max(flight / point.replicas, 1.0)) if flight else point
+
+
+def _round_lengths(number: Mapping[str, float | None]) -> bool:
+    """Whether prompt and answer are synthetic: whole tens of tokens."""
+    lengths = [number[name] for name in ("isl", "osl") if number[name] is not None]
+    return all(length is not None and length % 10 == 0 for length in lengths)
 
 
 def _batch_limit(point: ServingPoint, version: str) -> float:
@@ -183,8 +219,8 @@ def _batch_limit(point: ServingPoint, version: str) -> float:
 
 
 def _burst(notes: str) -> float | None:
-    found = re.search(r"all (\d+) (?:prompts|requests)", notes)
-    return float(found.group(1)) if found else None
+    found = re.search(r"(?:all|over|sharegpt) (\d+) (?:prompts|requests)|(\d+)/\d+ requests", notes)
+    return float(found.group(1) or found.group(2)) if found else None
 
 
 def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int) -> Platform:
@@ -197,6 +233,8 @@ def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int) -> Platform:
         count = max(gpus // 2, 1) if gpu.id != "gb10" else 1
     scale_up = scale_up_from("" if stated == "nvlink" else stated, str(columns.get("intra_p2p") or ""), gpu, max(count, 2))
     assert scale_up is not None
+    if scale_up.kind.startswith("pcie") and re.search(PCIE_SWITCHES, str(columns.get("intra_link") or "").lower()):
+        scale_up = replace(scale_up, switched=True)
     lanes = re.search(r"pcie[^,;]*?x(\d+)", str(columns.get("intra_link") or "").lower())
     if lanes and scale_up.kind.startswith("pcie") and int(lanes.group(1)) in PCIE_WIDTHS:
         width = int(lanes.group(1))

@@ -12,9 +12,9 @@ from app.catalog.schema import Gpu
 
 FloatArray = NDArray[np.float64]
 
-STORED_BITS = {"fp32": 32.0, "bf16": 16.0, "fp16": 16.0, "fp8": 8.0, "int8": 8.1, "int4": 4.25, "fp4": 4.5}
+STORED_BITS = {"fp32": 32.0, "bf16": 16.0, "fp16": 16.0, "fp8": 8.0, "int8": 8.1, "int4": 4.25, "fp4": 4.5, "gguf": 4.85}
 """Bits per quantised weight with scales: int4 in groups of 128 with a 16-bit scale and zero (4.25); nvfp4 in blocks of 16
-with an 8-bit scale (4.5)."""
+with an 8-bit scale (4.5); gguf: the usual Q4_K_M mixture (4.85), read by kernels that are not fused into the engine."""
 
 KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0}
 FOUR_BIT = ("int4", "fp4")
@@ -35,8 +35,8 @@ class ServingJob:
     engine: str = "vllm"
     engine_version: str = ""
     """Release, for the memory rules; empty = the newest known."""
-    year: float = 2026.0
-    """Year of the engine's release: schedulers and kernels got faster from year to year."""
+    year: float = 2026.5
+    """Year, with fraction, of the engine's release: schedulers and kernels got faster from year to year."""
 
     @property
     def computed_input_tokens(self) -> float:

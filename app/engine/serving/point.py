@@ -24,7 +24,9 @@ class ServingPoint:
     """Load of one replica. Exactly one of ``in_flight`` (closed loop) and ``requests_per_s`` is set; neither: as many
     requests as memory and the engine's limit allow.
 
-    burst: requests sent at once, where a run has an end; longest_output: tokens of its longest answer. served: requests pass
+    burst: requests of a run that has an end; uneven: answers differ in length as people's do, so that the run ends with
+    ever fewer requests in flight; longest_output: tokens of the longest answer allowed; beams: sequences decoded for
+    each request. served: requests pass
     a server (network, tokeniser); False: a benchmark calls the engine inside its own process.
     """
 
@@ -36,13 +38,16 @@ class ServingPoint:
     requests_per_s: float | None = None
     batch_limit: float = 1024.0
     burst: float | None = None
+    uneven: bool = False
     longest_output: float | None = None
+    beams: float = 1.0
     served: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointWork:
-    """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages; packed:
+    """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages; closed: 1 in a closed
+    loop, 0 where requests arrive at random; packed:
     prompts that one pass reads together in a burst."""
 
     decode: PassWork
@@ -55,6 +60,7 @@ class PointWork:
     stages: FloatArray
     replicas: FloatArray
     served: FloatArray
+    closed: FloatArray
     packed: FloatArray
 
 
@@ -81,7 +87,7 @@ def held_by_memory(point: ServingPoint) -> float:
     job, layout = point.job, point.layout
     pool = float(np.ravel(kv_pool_bytes(job, point.platform, layout))[0])
     groups = float(np.ravel(layout.attention_dp)[0])
-    mean = float(np.ravel(cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, layout))[0])
+    mean = point.beams * float(np.ravel(cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, layout))[0])
     return max(pool / mean * groups, 0.0) if mean > 0 else (np.inf if pool > 0 else 0.0)
 
 
@@ -90,7 +96,7 @@ def running_requests(point: ServingPoint) -> tuple[float, float]:
     held = max(held_by_memory(point), 1.0)
     asked = point.in_flight if point.in_flight is not None else (point.burst or np.inf)
     groups = float(np.ravel(point.layout.attention_dp)[0])
-    running = max(min(asked, held, point.batch_limit * groups), 1.0 if asked >= 1 else asked)
+    running = max(min(asked, held, point.batch_limit * groups / point.beams), 1.0 if asked >= 1 else asked)
     return float(running), float(max(asked - running, 0.0)) if np.isfinite(asked) else 0.0
 
 
@@ -99,7 +105,7 @@ def point_work(point: ServingPoint, running: float, waiting: float = 0.0) -> Poi
     job, platform, layout = point.job, point.platform, point.layout
     stages = float(np.ravel(layout.pp)[0])
     context = np.array(job.input_tokens + job.output_tokens / 2)
-    per_pass = np.array(max(running / stages, 1.0))
+    per_pass = np.array(max(running / stages, 1.0) * point.beams)
     length = job.computed_input_tokens
     # Short prompts that arrive together share a pass; a lone stream has none to share with.
     together = min(length * max(running / max(job.output_tokens, 1.0), 1.0), prefill_chunk(platform))
@@ -115,7 +121,8 @@ def point_work(point: ServingPoint, running: float, waiting: float = 0.0) -> Poi
         stages=np.array(stages),
         replicas=np.array(float(point.replicas)),
         served=np.array(float(point.served)),
-        packed=np.array(max(prefill_chunk(platform) / length, 1.0)),
+        closed=np.array(float(point.requests_per_s is None)),
+        packed=np.array(prefill_chunk(platform) / length),
     )
 
 
@@ -125,9 +132,8 @@ def point_turn(work: PointWork, rates: Rates, constants: PassConstants) -> tuple
     one = pass_time(work.prompt, rates, constants, prompt=True)
     alone = one.total_s * np.maximum(work.chunks, 1.0)
     busy = (one.total_s - one.overhead_s) * work.chunks / work.stages
-    turn = closed_turn(
-        work.running, work.outputs, step.total_s, alone, busy, constants.prompt_gap_s * work.served, constants.burst_share, work.packed
-    )
+    gap, burst = constants.prompt_gap_s * work.served, constants.burst_share * work.closed
+    turn = closed_turn(work.running, work.outputs, step.total_s, alone, busy, gap, burst, work.packed, constants.burst_decay)
     return turn, alone
 
 
@@ -147,9 +153,8 @@ def _closed_loop(point: ServingPoint, running: float, waiting: float, rates: Rat
     job = point.job
     seconds = float(turn.turn_s)
     per_s = running / seconds * point.replicas
-    if point.burst is not None and point.longest_output is not None and point.burst <= running:
-        # The run ends with its longest answer, while fewer and fewer requests are left.
-        per_s *= job.output_tokens / max(point.longest_output, job.output_tokens)
+    if point.burst is not None and point.uneven and point.requests_per_s is None:
+        per_s = point.burst / run_s(point, running, turn, rates, constants) * point.replicas
     return Served(
         output_tokens_per_s=per_s * job.output_tokens,
         input_tokens_per_s=per_s * job.input_tokens,
@@ -163,16 +168,44 @@ def _closed_loop(point: ServingPoint, running: float, waiting: float, rates: Rat
     )
 
 
+def run_s(point: ServingPoint, running: float, turn: Turn, rates: Rates, constants: PassConstants) -> float:
+    """Seconds of a run of R requests whose answers differ in length, N of them in flight.
+
+    While requests wait all N places are taken: ``(R - N) / N`` turns. The last N then end one by one. Lengths taken as
+    exponential, k requests last ``L / k`` steps until the next ends, so the end takes ``L (S1 H_N + s N)`` with the
+    step time ``S1 + s k`` and H_N the harmonic number; where answers are capped, at most the cap at the mean step.
+    """
+    assert point.burst is not None
+    places = min(running, point.burst)
+    outputs = point.job.output_tokens
+    single = float(pass_time(point_work(point, 1.0).decode, rates, constants, prompt=False).total_s)
+    full = float(pass_time(point_work(point, places).decode, rates, constants, prompt=False).total_s)
+    slope = max(full - single, 0.0) / max(places - 1, 1.0)
+    drain = outputs * (single * (np.log(places) + 0.577) + slope * places)
+    if point.longest_output is not None:
+        longest = max(point.longest_output, outputs)
+        drain = min(drain, longest * single + slope * places * outputs)
+    prompts = max(float(turn.turn_s) - outputs * full, 0.0)
+    return float((point.burst - places) / places * float(turn.turn_s) + prompts + max(drain, outputs * single))
+
+
 def _open_loop(point: ServingPoint, rates: Rates, constants: PassConstants) -> Served:
     """Requests in flight that an arrival rate keeps up (Little's law), by bisection on the closed-loop curve."""
     assert point.requests_per_s is not None
     wanted = point.requests_per_s
     most, _ = running_requests(replace(point, in_flight=None, burst=None))
-    most = min(most, 65_536.0)
+    # Of R requests that come too fast, half are in flight in the mean.
+    most = min(most, 65_536.0 if point.burst is None else max(point.burst / 2, 1.0))
     top = _closed_loop(point, most, 0.0, rates, constants)
     carried = most / top.turn_s
     if wanted >= carried * SATURATED:
-        return replace(top, saturated=True)
+        ended = 1.0 if point.burst is None else 1 / (1 + carried * top.turn_s / point.burst)
+        return replace(
+            top,
+            output_tokens_per_s=top.output_tokens_per_s * ended,
+            input_tokens_per_s=top.input_tokens_per_s * ended,
+            saturated=True,
+        )
     low, high = 1e-3, most
     for _ in range(RATE_ITERATIONS):
         middle = (low * high) ** 0.5
@@ -182,6 +215,9 @@ def _open_loop(point: ServingPoint, rates: Rates, constants: PassConstants) -> S
             break
     found = _closed_loop(point, max(high, 1.0), 0.0, rates, constants)
     total = wanted * point.replicas
+    if point.burst is not None:
+        # A run of R requests ends when the last is answered: R / rate and one turn more.
+        total *= 1 / (1 + wanted * found.turn_s / point.burst)
     return replace(
         found,
         output_tokens_per_s=total * point.job.output_tokens,

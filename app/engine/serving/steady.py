@@ -11,6 +11,7 @@ import numpy as np
 from app.engine.platform import Platform
 from app.engine.serving.constants import Number, pass_constants
 from app.engine.serving.job import FloatArray, ServingJob, ServingLayout
+from app.engine.serving.memory import prefill_chunk
 from app.engine.serving.step import PassTime, decode_step, prompt_pass
 
 TPOT_SPREAD = 0.10
@@ -37,22 +38,28 @@ def closed_turn(
     prompt_gap_s: Number,
     burst_share: Number,
     packed: Number = 1.0,
+    burst_decay: Number = 0.0,
 ) -> Turn:
     """A closed loop of N requests, each reading its prompt and then taking L steps.
 
     While all N make one turn the replica reads N prompts (``busy_s`` each) and takes L steps of N sequences, so
-    ``turn = N b + L S + g``. A prompt waits for those before it: ``rho b / 2 (1 - rho)`` in the mean (M/D/1,
-    Pollaczek-Khinchine), and never more than in a burst, where the engine reads ``packed`` prompts a pass and the
-    mean request waits for half of the passes: ``(min(N, (N + packed) / 2) - 1) b``; the two limits join harmonically.
-    Requests of one length that start together stay in step: a share of them, ``burst_share``, waits for a burst.
+    ``turn = N b + L S + g``. Between two steps the engine reads up to ``packed`` prompts (a share of
+    one where a prompt takes several passes), and N / L come, so that ``u = N / (L packed)`` of the passes are taken
+    and a prompt waits ``u / 2 (1 - u)`` services in the mean (M/D/1, Pollaczek-Khinchine): decoding slows down with the
+    reading, which holds the queue short. It never waits longer than in a burst, for half of the passes:
+    ``(min(N, (N + packed) / 2) - 1) b``; the two limits join harmonically.
+    Requests of one length that start together stay in step: a share of them, ``burst_share N^-burst_decay``, waits for
+    a burst.
     What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
     """
     turn = in_flight * busy_s + outputs * step_s + prompt_gap_s
     share = np.minimum(in_flight * busy_s / turn, 0.995)
-    most = np.maximum(np.minimum(in_flight, (in_flight + packed) / 2) - 1, 0.0) * busy_s
-    open_wait = share * busy_s / (2 * (1 - share))
+    most = np.maximum(np.minimum(in_flight, (in_flight + np.maximum(packed, 1.0)) / 2) - 1, 0.0) * busy_s
+    taken = np.minimum(in_flight / (np.asarray(outputs) * packed), 0.995)
+    service = busy_s + step_s / np.minimum(packed, 1.0)
+    open_wait = taken * service / (2 * (1 - taken))
     spread = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
-    wait = spread + burst_share * np.maximum(most - spread, 0.0)
+    wait = spread + burst_share * np.maximum(in_flight, 1.0) ** -burst_decay * np.maximum(most - spread, 0.0)
     first = prompt_gap_s + prompt_s + step_s + wait
     after = (turn - first) / np.maximum(np.asarray(outputs) - 1, 1.0)
     return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=np.maximum(after, step_s), prompt_share=share)
@@ -89,7 +96,8 @@ def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_
     constants = pass_constants(platform.gpu, job.engine, job.year)
     outputs = max(job.output_tokens, 1.0)
     # People do not start together as a benchmark's requests do, so nobody waits for a burst.
-    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s, 0.0)
+    packed = prefill_chunk(platform) / job.computed_input_tokens
+    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s, 0.0, packed)
     tail = -math.log(max(1 - percentile / 100, 1e-6))
     ttft = turn.first_s + turn.wait_s * (tail - 1)
     tpot = turn.gap_s * (1 + TPOT_SPREAD * normal_quantile(percentile))

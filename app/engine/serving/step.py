@@ -22,12 +22,14 @@ from app.engine.serving.work import PassWork, decode_work, prefill_work
 from app.units import GB
 
 NARROW = ("fp8", "fp4", "int8")
+BALANCE = 300.0
+"""FLOP per byte of an H100 in 16 bits; the rows that fill a tile pipeline grow with a GPU's own balance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """Peaks of the GPU in the formats a job uses: FLOP/s outside and inside the experts, of attention (16 bits), bytes/s;
-    1 where a group multiplies in 8 bits or fewer, and where it widens stored weights first."""
+    1 where a group multiplies in 8 bits or fewer, where it widens stored weights first, and where weights are GGUF."""
 
     dense: Number
     expert: Number
@@ -36,6 +38,7 @@ class Rates:
     dense_narrow: Number
     expert_narrow: Number
     widens: Number
+    gguf: Number
 
 
 def rates_of(job: ServingJob, gpu: Gpu) -> Rates:
@@ -53,6 +56,7 @@ def rates_of(job: ServingJob, gpu: Gpu) -> Rates:
         dense_narrow=float(outside in NARROW),
         expert_narrow=float(inside in NARROW),
         widens=float(job.weights in ("int4", "fp4", "fp8", "int8") and inside not in NARROW),
+        gguf=float(job.weights == "gguf"),
     )
 
 
@@ -84,17 +88,27 @@ def _joined(first: FloatArray, second: FloatArray, power: Number) -> FloatArray:
 
 def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt: bool | FloatArray) -> PassTime:
     """Seconds of a pass from its work. ``prompt``: several rows of one sequence, so attention is arithmetic."""
-    memory = rates.bandwidth * constants.memory_share
+    unfused = 1 + (constants.gguf_share - 1) * rates.gguf
+    memory = rates.bandwidth * constants.memory_share * unfused
     dense_share = constants.product_share + (constants.narrow_product_share - constants.product_share) * rates.dense_narrow
     expert_top = constants.product_share + (constants.narrow_product_share - constants.product_share) * rates.expert_narrow
     slower = 1 + (constants.widened_share - 1) * rates.widens
-    progress = constants.kernel_progress * slower
+    progress = constants.kernel_progress * slower * unfused
     side = work.dense_side / (work.dense_side + constants.side_half)
-    dense_rate = rates.dense * dense_share * progress * side * work.dense_rows / (work.dense_rows + constants.rows_half)
-    filled = work.expert_rows / (work.expert_rows + constants.expert_rows_half)
+    dense_rate = (
+        rates.dense
+        * dense_share
+        * progress
+        * side
+        * work.dense_rows
+        / (work.dense_rows + constants.rows_half * rates.dense / rates.bandwidth / BALANCE)
+    )
+    expert_half = constants.expert_rows_half * rates.expert / rates.bandwidth / BALANCE
+    filled = work.expert_rows / (work.expert_rows + expert_half)
     expert_side = work.expert_side / (work.expert_side + constants.side_half)
     expert_rate = rates.expert * expert_top * constants.expert_share * progress * expert_side * filled
-    head_rate = rates.wide * constants.product_share * work.sequences / (work.sequences + constants.rows_half)
+    head_half = constants.rows_half * rates.wide / rates.bandwidth / BALANCE
+    head_rate = rates.wide * constants.product_share * work.sequences / (work.sequences + head_half)
     dense_traffic, expert_traffic, head_traffic = (part / memory for part in (work.dense_bytes, work.expert_bytes, work.head_bytes))
     dense_flop, expert_flop, head_flop = work.dense_flop / dense_rate, work.expert_flop / expert_rate, work.head_flop / head_rate
     products = (
@@ -104,7 +118,9 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
     )
     cache = work.cache_bytes / (rates.bandwidth * constants.cache_share)
     scores = work.attention_flop / (rates.wide * constants.attention_share * constants.kernel_progress)
-    attention = np.where(prompt, scores, _joined(cache, scores, constants.join)) + work.stream_bytes / memory
+    attention = np.where(prompt, scores, _joined(cache, scores, constants.join)) + work.stream_bytes / (
+        rates.bandwidth * constants.memory_share
+    )
     overhead = (
         constants.step_gap_s
         + constants.layer_gap_s * work.layers
