@@ -19,7 +19,8 @@ class ModelShape:
 
     Attention layers divide into ``full_attention_layers`` (cache grows with context),
     ``sliding_layers`` (cache capped at ``sliding_window`` tokens) and ``linear_layers`` (SSM or linear
-    attention: fixed state per sequence, ``linear_state_bytes_per_layer``).
+    attention: fixed state per sequence, ``linear_state_bytes_per_layer``). A layer with both attention and an SSM
+    side by side counts as both.
     """
 
     id: str

@@ -43,7 +43,8 @@ class ParameterCounts:
     other: float
     total: float
     active: float
-    """Per token: ``top_k`` of the routed experts, everything else, without the input embedding's unused rows."""
+    """Per token: ``top_k`` of the routed experts and everything else but the vision tower. The input embedding counts
+    whole, though one row of it is read."""
 
 
 def attention_parameters(shape: ModelShape, *, sliding: bool = False) -> float:

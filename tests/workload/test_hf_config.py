@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.workload.architecture import kv_cache_bytes, kv_cache_bytes_per_token, parameter_counts
 from app.workload.hf_config import ConfigError, shape_from_hf_config
+from app.workload.hf_reader import NAMES
+from tests.workload.published_configs import PUBLISHED
 
 LLAMA_8B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
@@ -102,6 +108,31 @@ def test_published_counts_and_caches(config, billions, cache):
     assert kv_cache_bytes_per_token(shape) == cache
 
 
+@pytest.mark.parametrize(("config", "billions", "active", "cache"), [item[1:] for item in PUBLISHED], ids=[item[0] for item in PUBLISHED])
+def test_families_under_their_own_names(config, billions, active, cache):
+    shape = shape_from_hf_config(config)
+    counts = parameter_counts(shape)
+    assert counts.total / 1e9 == pytest.approx(billions, rel=0.02)
+    assert kv_cache_bytes_per_token(shape) == cache
+    if active is not None:  # names such as A12B are rounded, and some leave the embeddings out
+        assert counts.active / 1e9 == pytest.approx(active, rel=0.12)
+
+
+def test_pruned_blocks_count_one_by_one():
+    """Four layers of Llama 3.1 8B's width; one without attention, one without MLP. int(2 x 1.5 x 4096 / 3) = 4096, and
+    int(2 x 4.5 x 4096 / 3) = 12288: the mean of 4096, 12288 and 12288 is 9557. Heads in groups of 4: 8 KV heads."""
+    kept = {"n_heads_in_group": 4, "no_op": False}
+    blocks = [
+        {"attention": kept, "ffn": {"ffn_mult": 1.5}},
+        {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": 4.5}},
+        {"attention": kept, "ffn": {"ffn_mult": None, "no_op": True}},
+        {"attention": kept, "ffn": {"ffn_mult": 4.5}},
+    ]
+    config = {**LLAMA_8B, "model_type": "nemotron-nas", "num_hidden_layers": 4, "num_key_value_heads": None, "block_configs": blocks}
+    shape = shape_from_hf_config(config)
+    assert (shape.full_attention_layers, shape.mlp_layers, shape.kv_heads, shape.ffn_dense) == (3, 3, 8, 9557)
+
+
 def test_parameters_of_one_layer_by_hand():
     """Llama 3.1 8B: q 4096 x 4096, k and v 4096 x 1024 each, o 4096 x 4096 = 41,943,040; MLP 3 x 4096 x 14336 = 176,160,768."""
     counts = parameter_counts(shape_from_hf_config(LLAMA_8B))
@@ -149,9 +180,48 @@ def test_what_a_checkpoint_ships_in(config, precision):
         ({"intermediate_size": None}, "intermediate_size"),
         ({"num_local_experts": 8, "num_experts_per_tok": 9}, "num_experts_per_tok"),
         ({"num_hidden_layers": float("nan")}, "num_hidden_layers"),
+        ({"num_hidden_layers": 10**400}, "num_hidden_layers"),
+        ({"num_local_experts": 8}, "num_experts_per_tok"),
+        ({"layer_types": ["full_attention"] * 31}, "layer_types"),
+        ({"layer_types": ["full_attention"] * 31 + ["novel_attention"]}, "layer_types"),
+        ({"layer_types": ["full_attention"] * 31 + ["sliding_attention"]}, "sliding_window"),
+        ({"model_type": "zamba2"}, "model_type"),
+        ({"model_type": "t5", "is_encoder_decoder": True}, "is_encoder_decoder"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
+        ({"hidden_size": 4097}, "head_dim"),
     ],
 )
 def test_faults_name_the_key(change, key):
     with pytest.raises(ConfigError) as caught:
         shape_from_hf_config({**LLAMA_8B, **change})
     assert caught.value.key == key
+
+
+ANY_VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["weights", "attention", "num_bits", "x"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+ALL_CONFIGS = [item[1] for item in CONFIGS] + [item[1] for item in PUBLISHED]
+KEYS = sorted(
+    {key for config in ALL_CONFIGS for key in config}
+    | {key for names in NAMES.values() for key in names}
+    | {"architectures", "_name_or_path", "quantization_config", "torch_dtype", "thinker_config", "block_configs", "state_size"}
+)
+
+
+@given(st.sampled_from(ALL_CONFIGS), st.dictionaries(st.sampled_from(KEYS), ANY_VALUE, min_size=1, max_size=3))
+def test_a_spoilt_config_is_refused_or_counted_never_a_crash(config, spoilt):
+    try:
+        shape = shape_from_hf_config({**config, **spoilt})
+    except ConfigError as error:
+        refused = error
+    else:
+        counts = parameter_counts(shape)
+        assert 0 < counts.active <= counts.total < math.inf
+        assert kv_cache_bytes(shape, 1000) >= 0
+        return
+    assert refused.key
+    assert len(refused.message) < 300
