@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from app.ranges import Range
 
@@ -15,6 +16,11 @@ class Default:
     unit: str
     why: str
     source: str = "convention"
+
+    def shortened(self, factor: float) -> Default:
+        """A smaller value, because the longest request stated leaves no room for the usual one."""
+        value = max(math.floor(self.value * factor), 1)
+        return replace(self, value=value, why=f"{self.why}; shortened to fit the longest request stated")
 
 
 INPUT_TOKENS = Default(1000, "tokens", "A chat turn with some history")

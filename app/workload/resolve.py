@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from app.catalog.loader import Catalog
 from app.catalog.model_shape import ModelShape
-from app.ranges import Range
-from app.workload import defaults
-from app.workload.demand import (
-    Assumed,
-    BatchDemand,
-    DataScienceDemand,
-    Demand,
-    HpcDemand,
-    ImageDemand,
-    PrecisionDemand,
-    ServingDemand,
-    SpeechDemand,
-    TrainingDemand,
-    VisionDemand,
-)
+from app.workload import defaults, service
+from app.workload.demand import DataScienceDemand, Demand, HpcDemand, PrecisionDemand, TrainingDemand, VisionDemand
+from app.workload.filling import Filler
 from app.workload.hf_config import ConfigError, shape_from_hf_config
 from app.workload.inferred import shape_from_size
-from app.workload.profile import DEMANDS, FieldError, ProfileError, Serving, WorkloadProfile
+from app.workload.profile import FieldError, ProfileError, WorkloadProfile
+from app.workload.unused import note_unused
 
-
-@dataclass
-class Filler:
-    """Collects what was assumed while values are filled in."""
-
-    assumed: list[Assumed] = field(default_factory=list)
-    questions: list[str] = field(default_factory=list)
-
-    def note(self, field_name: str, value: Any, unit: str, why: str, source: str = "convention") -> None:
-        """Record an assumption."""
-        self.assumed.append(Assumed(field=field_name, value=value, unit=unit, why=why, source=source))
-
-    def number(self, stated: float | None, field_name: str, default: defaults.Default) -> float:
-        """The stated value, or the default with its reason recorded."""
-        if stated is not None:
-            return float(stated)
-        self.note(field_name, default.value, default.unit, default.why, default.source)
-        return float(default.value)
-
-    def mid(self, stated: Range | None, field_name: str, default: defaults.Default) -> float:
-        """Middle of a stated range, or the default."""
-        return self.number(None if stated is None else stated.mid, field_name, default)
+SERVED_TEXT = ("online_inference", "batch_inference", "embedding")
+TRAINED_TEXT = ("pretraining", "finetuning", "lora")
+TRAINING_DEFAULTS = {
+    "epochs": ("passes", "One pass over the data"),
+    "optimizer": ("", "The usual optimizer of language models; it keeps two more values for each weight"),
+}
+HPC_DEFAULTS = {
+    "code": ("", "No application was named: a memory-bound code of the usual kind"),
+    "mpi": ("", "One run stays on one GPU unless you say it can spread"),
+    "fp64": ("", "Single precision is taken unless double is asked for"),
+}
+DATA_DEFAULTS = {
+    "users": ("people", "One person at work"),
+    "in_memory": ("", "Analytics on GPUs pays where the data stay in their memory"),
+}
+WITHOUT_LAYERS = ("asr", "diffusion_image", "diffusion_video", "other")
+"""Kinds of models that are sized from their parameters alone."""
 
 
 def demand_of(profile: WorkloadProfile, catalog: Catalog) -> Demand:
@@ -60,12 +43,13 @@ def demand_of(profile: WorkloadProfile, catalog: Catalog) -> Demand:
     _check_gpus(profile, catalog)
     filler = Filler()
     shape = _shape(profile, catalog, filler)
+    if shape is not None:
+        _check_kind(profile, shape)
     demand = _BUILDERS[profile.workload](profile, shape, filler)
-    _note_unused(profile, filler)
+    note_unused(profile, filler)
     _note_constraints(profile, filler)
+    _note_precision(profile, shape, filler)
     precision = profile.precision
-    if precision.weights == "auto" and shape is not None and profile.workload in ("online_inference", "batch_inference", "embedding"):
-        filler.note("precision.weights", shape.native_precision, "", "The precision the checkpoint ships in", "model card")
     return Demand(
         workload=profile.workload,
         shape=shape,
@@ -82,12 +66,60 @@ def _check_gpus(profile: WorkloadProfile, catalog: Catalog) -> None:
     named += [(f"constraints.exclude_gpus.{number}", name) for number, name in enumerate(constraints.exclude_gpus)]
     named += [(f"constraints.owned.{number}.gpu", item.gpu) for number, item in enumerate(constraints.owned)]
     errors = []
+    found = {path: catalog.find_gpu(name) for path, name in named}
     for path, name in named:
-        if catalog.find_gpu(name) is None:
+        if found[path] is None:
             near = ", ".join(catalog.suggest_gpus(name))
             errors.append(FieldError(path, f"{name!r} is not in the catalogue" + (f"; nearest: {near}" if near else ""), "catalogue ids"))
     if errors:
         raise ProfileError(errors)
+    # The same GPU under two names, and makers that leave none of the GPUs asked for, show only now.
+    wanted = [gpu for path, gpu in found.items() if gpu is not None and path.startswith("constraints.gpus.")]
+    excluded = {gpu.id for path, gpu in found.items() if gpu is not None and path.startswith("constraints.exclude_gpus.")}
+    if wanted and all(gpu.id in excluded for gpu in wanted):
+        message = "leaves none of the GPUs named in gpus; take one out of the two lists"
+        raise ProfileError([FieldError("constraints.exclude_gpus", message, "not all of gpus")])
+    if wanted and constraints.vendors and not any(gpu.vendor in constraints.vendors for gpu in wanted):
+        makers = ", ".join(sorted({gpu.vendor for gpu in wanted}))
+        raise ProfileError([FieldError("constraints.vendors", f"leaves none of the GPUs named in gpus; they are made by {makers}", makers)])
+
+
+def _check_kind(profile: WorkloadProfile, shape: ModelShape) -> None:
+    """A model that cannot do this kind of work is refused, where its own kind is known.
+
+    Raises:
+        ProfileError: naming the kind of work it is for.
+    """
+    if shape.origin == "inferred":
+        return
+    workload, modality = profile.workload, shape.modality
+    can = {
+        "asr": ("speech", *TRAINED_TEXT),
+        "diffusion_image": ("image_generation", *TRAINED_TEXT),
+        "diffusion_video": ("image_generation", *TRAINED_TEXT),
+        "encoder": ("embedding", *TRAINED_TEXT),
+        "embedding": ("embedding", *TRAINED_TEXT),
+        "text": (*SERVED_TEXT, *TRAINED_TEXT),
+        "text+vision": (*SERVED_TEXT, *TRAINED_TEXT, "speech"),
+    }.get(modality)
+    if can is not None and workload not in can:
+        others = f"name a model made for {workload}, or set workload to {' or '.join(can)}"
+        message = f"{shape.id} is a model for {_MADE_FOR[modality]}, not for {workload}; {others}"
+        raise ProfileError([FieldError("model", message, f"workload {can[0]}")])
+    if workload in TRAINED_TEXT and not shape.has_layers:
+        message = f"the layers of {shape.id} are not known, so its training cannot be sized; paste its config.json or give params_b"
+        raise ProfileError([FieldError("model", message, "known layers")])
+
+
+_MADE_FOR = {
+    "asr": "transcription",
+    "diffusion_image": "images",
+    "diffusion_video": "videos",
+    "encoder": "embeddings or ranking",
+    "embedding": "embeddings or ranking",
+    "text": "text",
+    "text+vision": "text and pictures",
+}
 
 
 def _shape(profile: WorkloadProfile, catalog: Catalog, filler: Filler) -> ModelShape | None:
@@ -119,7 +151,7 @@ def _shape(profile: WorkloadProfile, catalog: Catalog, filler: Filler) -> ModelS
                 )
             ]
         )
-    if found.params_b <= 0 or (not found.has_layers and found.modality not in ("asr", "diffusion_image", "diffusion_video", "other")):
+    if found.params_b <= 0 or (not found.has_layers and found.modality not in WITHOUT_LAYERS):
         if found.params_b <= 0:
             raise ProfileError([FieldError("model.id", f"the catalogue has no size for {found.id}; give params_b", "known size")])
         shape = shape_from_size(found.params_b, found.active_params_b if found.active_params_b < found.params_b else None)
@@ -134,193 +166,6 @@ def _shape(profile: WorkloadProfile, catalog: Catalog, filler: Filler) -> ModelS
     if found.id.lower() != choice.id.lower():
         filler.note("model.id", found.id, "", "Catalogue row used for the model named", "catalogue")
     return found
-
-
-def _load(serving: Serving, filler: Filler, output_tokens: float) -> tuple[Range | None, Range | None, str]:
-    """Requests in flight, or requests/s, and which of the four ways stated it."""
-    if serving.concurrent_users is not None:
-        return serving.concurrent_users, None, "concurrent_users"
-    if serving.requests_per_s is not None:
-        return None, serving.requests_per_s, "requests_per_s"
-    if serving.tokens_per_day is not None:
-        peak = defaults.PEAK_TO_AVERAGE
-        filler.note("serving.tokens_per_day", peak.value, peak.unit, peak.why, peak.source)
-        per_token = peak.value / (86_400 * max(output_tokens, 1.0))
-        return None, serving.tokens_per_day.scaled(per_token), "tokens_per_day"
-    if serving.people is not None:
-        return _people(serving, filler, output_tokens), None, "people"
-    raise ProfileError(
-        [
-            FieldError(
-                "serving.concurrent_users", "is required: requests in flight at the peak (or requests_per_s, tokens_per_day, people)", "> 0"
-            )
-        ]
-    )
-
-
-def _people(serving: Serving, filler: Filler, output_tokens: float) -> Range:
-    """Heads to requests in flight by Little's law: arrivals per second x seconds a request is in the system."""
-    people = serving.people
-    assert people is not None
-    share = people.active_share
-    if share is None:
-        share = defaults.ACTIVE_SHARE
-        filler.note(
-            "serving.people.active_share",
-            share.model_dump(),
-            "share of heads",
-            "Busy-hour share of staff with access",
-            defaults.PEOPLE_SOURCE,
-        )
-    rate = people.requests_per_active_hour
-    if rate is None:
-        rate = defaults.REQUESTS_PER_ACTIVE_HOUR
-        filler.note(
-            "serving.people.requests_per_active_hour",
-            rate.model_dump(),
-            "requests/h",
-            "An active person's requests in the busy hour",
-            defaults.PEOPLE_SOURCE,
-        )
-    seconds = defaults.SECONDS_BEFORE_FIRST_TOKEN + output_tokens * defaults.SECONDS_PER_TOKEN
-    filler.note(
-        "serving.concurrent_users",
-        f"{people.count.mid:,.0f} heads x {share.mid:.0%} active x {rate.mid:g} requests/h x {seconds:.0f} s / 3600",
-        "requests in flight",
-        "Little's law with the time one answer takes at a comfortable reading speed",
-        defaults.PEOPLE_SOURCE,
-    )
-
-    def in_flight(count: float, active: float, hourly: float) -> float:
-        return max(count * active * hourly * seconds / 3600, 1.0)
-
-    return Range(
-        low=in_flight(people.count.low, share.low, rate.low),
-        mid=in_flight(people.count.mid, share.mid, rate.mid),
-        high=in_flight(people.count.high, share.high, rate.high),
-    )
-
-
-def _serving_demand(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler, *, writes: bool) -> ServingDemand:
-    serving = profile.serving
-    assert serving is not None
-    inputs = filler.mid(serving.input_tokens, "serving.input_tokens", defaults.INPUT_TOKENS if writes else defaults.EMBED_TOKENS)
-    outputs = filler.mid(serving.output_tokens, "serving.output_tokens", defaults.OUTPUT_TOKENS) if writes else 0.0
-    if serving.images_per_request:
-        pixels = filler.number(serving.image_pixels, "serving.image_pixels", defaults.IMAGE_PIXELS)
-        extra = serving.images_per_request * pixels / defaults.PIXELS_PER_TOKEN
-        filler.note("serving.images_per_request", round(extra), "tokens", "Images become tokens: one per 28 x 28 pixels", "Qwen2-VL report")
-        inputs += extra
-    context = serving.max_context_tokens
-    if context is None:
-        context = min(max(2 * (inputs + outputs), 1024.0), float(shape.max_context or 1e9)) if shape is not None else 2 * (inputs + outputs)
-        context = max(context, inputs + outputs)
-        filler.note("serving.max_context_tokens", context, "tokens", "Twice the mean request, within what the model was made for")
-    concurrent, rate, stated_by = _load(serving, filler, outputs)
-    growth = _growth(profile, filler)
-    return ServingDemand(
-        concurrent=None if concurrent is None else concurrent.scaled(growth),
-        requests_per_s=None if rate is None else rate.scaled(growth),
-        stated_by=stated_by,  # type: ignore[arg-type]
-        input_tokens=inputs,
-        output_tokens=outputs,
-        shared_prefix_tokens=min(serving.shared_prefix_tokens, inputs),
-        max_context_tokens=context,
-        ttft_ms=filler.number(serving.ttft_ms, "serving.ttft_ms", defaults.ttft_limit(inputs)),
-        tpot_ms=filler.number(serving.tpot_ms, "serving.tpot_ms", defaults.TPOT),
-        percentile=serving.percentile,
-        engine=serving.engine,
-        engine_version=serving.engine_version,
-        turns=serving.turns,
-        think_time_s=serving.think_time_s or 0.0,
-        prefix_reuse=serving.prefix_reuse,
-        images_per_request=serving.images_per_request,
-        image_pixels=serving.image_pixels or 0.0,
-        ttft_stated=serving.ttft_ms is not None,
-        tpot_stated=serving.tpot_ms is not None,
-    )
-
-
-def _batch_demand(profile: WorkloadProfile, filler: Filler, *, writes: bool) -> BatchDemand:
-    batch = profile.batch
-    assert batch is not None
-    inputs = filler.mid(batch.input_tokens, "batch.input_tokens", defaults.BATCH_INPUT if writes else defaults.EMBED_TOKENS)
-    outputs = filler.mid(batch.output_tokens, "batch.output_tokens", defaults.BATCH_OUTPUT) if writes else 0.0
-    if batch.items is not None:
-        items = batch.items.mid
-    elif batch.tokens_total is not None:
-        items = batch.tokens_total.mid / max(inputs + outputs, 1.0)
-    else:
-        raise ProfileError([FieldError("batch.items", "is required: how many items (or tokens_total)", "> 0")])
-    return BatchDemand(
-        items=items * _growth(profile, filler),
-        input_tokens=inputs,
-        output_tokens=outputs,
-        deadline_h=filler.number(batch.deadline_h, "batch.deadline_h", defaults.BATCH_HOURS),
-    )
-
-
-def _growth(profile: WorkloadProfile, filler: Filler) -> float:
-    """One year's growth of the load: what is ordered today serves until the next order can arrive."""
-    growth = profile.constraints.growth_per_year
-    if growth > 0:
-        filler.note("constraints.growth_per_year", 1 + growth, "x today's load", "Sized for the load one year from now")
-    return 1 + growth
-
-
-def _online(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
-    return {"serving": _serving_demand(profile, shape, filler, writes=True)}
-
-
-def _offline(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
-    return {"batch": _batch_demand(profile, filler, writes=True)}
-
-
-def _embedding(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
-    if profile.batch is not None:
-        return {"batch": _batch_demand(profile, filler, writes=False)}
-    return {"serving": _serving_demand(profile, shape, filler, writes=False)}
-
-
-def _speech(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
-    serving, batch = profile.serving, profile.batch
-    if serving is not None:
-        streams, rate, _ = _load(serving, filler, 0.0)
-        if streams is None:
-            assert rate is not None
-            seconds = defaults.RECORDING_MINUTES.value * 60
-            filler.note(
-                "serving.requests_per_s", seconds, "s of audio each", defaults.RECORDING_MINUTES.why, defaults.RECORDING_MINUTES.source
-            )
-            streams = rate.scaled(seconds)
-        return {"speech": SpeechDemand(streams=streams, audio_hours=None, deadline_h=None)}
-    assert batch is not None
-    if batch.items is None:
-        raise ProfileError([FieldError("batch.items", "is required: how many recordings", "> 0")])
-    minutes = filler.number(None, "batch.items", defaults.RECORDING_MINUTES)
-    deadline = filler.number(batch.deadline_h, "batch.deadline_h", defaults.BATCH_HOURS)
-    return {"speech": SpeechDemand(streams=None, audio_hours=batch.items.mid * minutes / 60, deadline_h=deadline)}
-
-
-def _image(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
-    serving, batch = profile.serving, profile.batch
-    pixels = filler.number(serving.image_pixels if serving is not None else None, "serving.image_pixels", defaults.GENERATED_PIXELS)
-    steps = int(filler.number(None, "image.steps", defaults.DIFFUSION_STEPS))
-    if serving is not None:
-        latency = filler.number(None, "image.latency_s", defaults.IMAGE_SECONDS)
-        streams, rate, _ = _load(serving, filler, 1.0)
-        if rate is None:
-            assert streams is not None
-            filler.note("serving.concurrent_users", latency, "s per image", "People waiting for an image each receive one within the limit")
-            rate = streams.scaled(1 / latency)
-        return {"image": ImageDemand(images_per_s=rate, images=None, deadline_h=None, steps=steps, pixels=pixels, latency_s=latency)}
-    assert batch is not None
-    if batch.items is None:
-        raise ProfileError([FieldError("batch.items", "is required: how many images", "> 0")])
-    deadline = filler.number(batch.deadline_h, "batch.deadline_h", defaults.BATCH_HOURS)
-    return {
-        "image": ImageDemand(images_per_s=None, images=batch.items.mid, deadline_h=deadline, steps=steps, pixels=pixels, latency_s=None)
-    }
 
 
 def _training(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
@@ -338,6 +183,7 @@ def _training(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler
             filler.note("training.quantized_base", 4.5, "bits per parameter", "NF4 with its block scales", "QLoRA, arXiv 2305.14314")
         elif profile.precision.weights in ("int8", "fp8"):
             base_bits = 8.0
+    filler.defaults_of(training, "training", TRAINING_DEFAULTS)
     seq_len = training.seq_len
     if seq_len is None:
         seq_len = int(filler.number(None, "training.seq_len", defaults.SEQ_LEN))
@@ -363,6 +209,7 @@ def _training(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler
 def _vision(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
     vision = profile.vision_training
     assert vision is not None
+    filler.defaults_of(vision, "vision_training", {"epochs": ("passes", "One pass over the data")})
     forward = filler.number(vision.flop_per_image_g, "vision_training.flop_per_image_g", defaults.VISION_GFLOP)
     return {
         "vision": VisionDemand(
@@ -379,6 +226,10 @@ def _vision(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) 
 def _hpc(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
     hpc = profile.hpc
     assert hpc is not None
+    filler.defaults_of(hpc, "hpc", HPC_DEFAULTS)
+    if hpc.mpi and hpc.halo_fraction is None:
+        why = "Not stated: the surface of a cube of the cells each GPU holds, 6 x cells^(2/3)"
+        filler.note("hpc.halo_fraction", "from the shape", "share of cells", why, "geometry")
     if hpc.problem_size_m is None and hpc.memory_gb is None:
         raise ProfileError([FieldError("hpc.problem_size_m", "is required: millions of atoms or cells (or memory_gb of one run)", "> 0")])
     return {
@@ -398,6 +249,7 @@ def _hpc(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> 
 def _data_science(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> dict[str, Any]:
     data = profile.data_science
     assert data is not None
+    filler.defaults_of(data, "data_science", DATA_DEFAULTS)
     return {"data_science": DataScienceDemand(dataset_gb=data.dataset_gb, users=data.users, in_memory=data.in_memory)}
 
 
@@ -405,28 +257,26 @@ _BUILDERS = {
     "pretraining": _training,
     "finetuning": _training,
     "lora": _training,
-    "online_inference": _online,
-    "batch_inference": _offline,
-    "embedding": _embedding,
-    "image_generation": _image,
-    "speech": _speech,
+    "online_inference": service.online,
+    "batch_inference": service.offline,
+    "embedding": service.embedding,
+    "image_generation": service.image,
+    "speech": service.speech,
     "vision_training": _vision,
     "hpc": _hpc,
     "data_science": _data_science,
 }
 
 
-def _note_unused(profile: WorkloadProfile, filler: Filler) -> None:
-    """Parts this workload does not read are said, never silently dropped."""
-    readable = [part for part, _ in DEMANDS[profile.workload]]
-    for name in ("serving", "batch", "training", "vision_training", "hpc", "data_science"):
-        if getattr(profile, name) is None or name == profile.demand_part:
-            continue
-        if name in readable:
-            why = f"The load is stated in {profile.demand_part} already; a second one is not added to it"
-        else:
-            why = f"{profile.workload} does not read this part"
-        filler.note(name, "not used", "", why)
+def _note_precision(profile: WorkloadProfile, shape: ModelShape | None, filler: Filler) -> None:
+    precision = profile.precision
+    if profile.workload in SERVED_TEXT and shape is not None:
+        if precision.weights == "auto":
+            filler.note("precision.weights", shape.native_precision, "", "The precision the checkpoint ships in", "model card")
+        if precision.kv_cache == "auto" and profile.workload != "embedding":
+            filler.note("precision.kv_cache", "bf16", "", "The cache is not narrowed unless asked: narrowing can change answers")
+    if profile.workload in TRAINED_TEXT and precision.training == "auto":
+        filler.note("precision.training", "bf16", "", "The usual arithmetic of training; fp8 is taken when asked for")
 
 
 def _note_constraints(profile: WorkloadProfile, filler: Filler) -> None:
@@ -444,5 +294,9 @@ def _note_constraints(profile: WorkloadProfile, filler: Filler) -> None:
         filler.note("constraints.availability", "none", "", "No redundancy was asked for; N+1 adds a server")
     if constraints.growth_per_year > 0 and profile.workload not in ("online_inference", "batch_inference", "embedding"):
         filler.note("constraints.growth_per_year", "not used", "", f"Growth of the load does not size {profile.workload} yet")
+    if "objective" not in stated:
+        filler.note("constraints.objective", constraints.objective, "", "The cheapest design that meets every limit comes first")
+    if "deployment" not in stated:
+        filler.note("constraints.deployment", constraints.deployment, "", "Bought and rented hardware are compared")
     if "growth_per_year" not in stated:
         filler.note("constraints.growth_per_year", 0, "per year", "Sized for today's load")
