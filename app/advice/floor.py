@@ -12,7 +12,7 @@ from app.engine.compute import peak_flops
 from app.engine.result import Parallel, Shortfall, Sized
 from app.engine.serving.memory import usable_bytes as serving_bytes
 from app.engine.serving.memory import weight_bytes_total
-from app.engine.serving.sizing import serving_job
+from app.engine.serving.replica import serving_job
 from app.engine.training.search import usable_bytes as training_bytes
 from app.engine.training.sizing import state_bytes, training_job
 from app.engine.training.step import model_flop_per_token

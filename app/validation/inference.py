@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.catalog.loader import Catalog
+from app.engine.serving.constants import spread
 from app.engine.serving.explicit import explicit_point
 from app.engine.serving.point import Served, ServingPoint, serve
 from app.validation.statistics import Point, Skipped, summarise
@@ -28,7 +29,8 @@ OpenOrca, a mix of OpenOrca, GSM8K and MBXP, LongBench and others, CNN/DailyMail
 MLPERF_BEAMS = {"EleutherAI/gpt-j-6b": 4}
 """Beam width the benchmark prescribes."""
 
-SPREADS = {"throughput": (0.7, 1.4), "ttft_ms": (0.5, 2.0), "tpot_ms": (0.75, 1.35)}
+SPREAD_OF = {"ttft_ms": "ttft", "tpot_ms": "tpot"}
+"""Which fitted spread bounds a metric; all others are rates."""
 
 
 def validate_inference(rows: Iterable[Row], catalog: Catalog) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def points_of(row: Row, catalog: Catalog) -> tuple[list[Point], str]:
 
 
 def _ends(metric: str, predicted: float) -> tuple[float, float]:
-    low, high = SPREADS.get(metric, SPREADS["throughput"])
+    low, high = spread(SPREAD_OF.get(metric, "rate"))
     return predicted * low, predicted * high
 
 

@@ -8,11 +8,19 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
+import numpy as np
+
 from app.catalog.schema import Gpu
-from app.engine.serving.job import FloatArray
+from app.engine.serving.job import FloatArray, ServingJob
+from app.engine.serving.memory_rules import version_number
 
 REFERENCE_YEAR = 2025.5
 """Year the engine figures are stated for."""
+
+LATEST_YEAR = 2026.5
+"""Year taken where neither release nor year is stated."""
+BEYOND_FACTOR = 1.25
+"""How much wider a range is for a release newer than any the constants were fitted on; assumption."""
 
 Number = float | FloatArray
 
@@ -23,6 +31,44 @@ def serving_constants() -> dict[str, Any]:
     return tomllib.loads((resources.files("app.engine") / "data" / "serving.toml").read_text(encoding="utf-8"))
 
 
+def spread(name: str) -> tuple[float, float]:
+    """Factors on a predicted ``rate``, ``tpot`` or ``ttft`` between which four published points in five lie."""
+    low, high = serving_constants()["spread"][name]
+    return float(low), float(high)
+
+
+def release_year(engine: str, version: str, stated: float | None) -> float:
+    """When the engine's release came out, as a year with fraction; else the middle of the year stated; else the latest."""
+    number = version_number(version)
+    releases = serving_constants().get("releases", {}).get(engine, {})
+    if number is not None and releases:
+        known = sorted((version_number(text) or 0.0, year) for text, year in releases.items())
+        if number <= known[-1][0] + 0.2:
+            return float(np.interp(number, [first for first, _ in known], [year for _, year in known]))
+    return min(stated + 0.5, LATEST_YEAR) if stated else LATEST_YEAR
+
+
+def beyond_calibrated(engine: str, version: str) -> bool:
+    """Whether a release is newer than every one the constants were fitted on."""
+    number = version_number(version)
+    newest = version_number(str(engine_row(serving_constants(), engine)["version"]))
+    return number is not None and newest is not None and number > newest
+
+
+def time_spread(job: ServingJob) -> tuple[float, float]:
+    """Factors on a predicted latency; wider for a release nobody has measured."""
+    low, high = spread("tpot")
+    wider = BEYOND_FACTOR if beyond_calibrated(job.engine, job.engine_version) else 1.0
+    return low / wider, high * wider
+
+
+def rate_spread(job: ServingJob) -> tuple[float, float]:
+    """Factors on a predicted rate; wider for a release nobody has measured."""
+    low, high = spread("rate")
+    wider = BEYOND_FACTOR if beyond_calibrated(job.engine, job.engine_version) else 1.0
+    return low / wider, high * wider
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassConstants:
     """What turns work into time; floats, or arrays in the shape of the work.
@@ -30,7 +76,8 @@ class PassConstants:
     *_share: share of peak FLOP/s or bandwidth; rows_half: rows of a product at which half the rate is reached;
     *_gap_s: time per step, layer, MoE layer, layer split over GPUs and sequence that no arithmetic explains; burst_share:
     how far requests stay in step with each other, ``burst_share N^-burst_decay``; gguf_share: rate of GGUF kernels against
-    the engine's own; join: exponent of the norm
+    the engine's own; pcie_group_factor: collectives of three GPUs and more over
+    PCIe against the collective model, whose sweeps are mostly of desktop boards; join: exponent of the norm
     that joins arithmetic and traffic (infinite = the longer counts alone); prompt_gap_s: once per request.
     """
 
@@ -54,11 +101,29 @@ class PassConstants:
     burst_share: Number
     burst_decay: Number
     kernel_progress: Number
+    pcie_group_factor: Number
     join: Number
 
 
-GENERATION_KEYS = ("memory_share", "cache_share", "product_share", "narrow_product_share", "attention_share", "gap_factor")
-COMMON_KEYS = ("expert_share", "rows_half", "expert_rows_half", "side_half", "widened_share", "gguf_share", "burst_decay", "join")
+GENERATION_KEYS = (
+    "memory_share",
+    "cache_share",
+    "product_share",
+    "narrow_product_share",
+    "attention_share",
+    "gap_factor",
+    "gap_growth_per_year",
+)
+COMMON_KEYS = (
+    "expert_share",
+    "rows_half",
+    "expert_rows_half",
+    "side_half",
+    "widened_share",
+    "gguf_share",
+    "pcie_group_factor",
+    "join",
+)
 
 
 def generation_row(table: dict[str, Any], generation: str) -> dict[str, float]:
@@ -82,7 +147,7 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
     hardware, software, common = generation_row(table, gpu_generation), engine_row(table, engine), table["common"]
     age = min(max(REFERENCE_YEAR - year, -1.0), 2.5)
     slower = software["gap_growth_per_year"] ** age
-    factor = hardware["gap_factor"]
+    factor = hardware["gap_factor"] * hardware["gap_growth_per_year"] ** age
     return PassConstants(
         memory_share=hardware["memory_share"],
         cache_share=hardware["cache_share"] * software["cache_factor"],
@@ -95,7 +160,7 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         side_half=common["side_half"],
         widened_share=common["widened_share"],
         gguf_share=common["gguf_share"],
-        burst_decay=common["burst_decay"],
+        burst_decay=software["burst_decay"],
         step_gap_s=software["step_gap_s"] * slower * factor,
         layer_gap_s=software["layer_gap_s"] * factor,
         moe_gap_s=software["moe_gap_s"] * slower * factor,
@@ -104,6 +169,7 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         prompt_gap_s=software["prompt_gap_s"] * slower * factor,
         burst_share=software["burst_share"],
         kernel_progress=1 - software["kernel_loss_per_year"] * max(age, 0.0),
+        pcie_group_factor=common["pcie_group_factor"],
         join=common["join"],
     )
 

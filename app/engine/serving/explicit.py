@@ -17,7 +17,7 @@ from app.engine.collective_request import link_kind, network_from, scale_up_from
 from app.engine.compute import peak_flops
 from app.engine.links import recommended_network
 from app.engine.platform import FabricKind, Platform, ScaleOut
-from app.engine.serving.constants import engine_row, serving_constants
+from app.engine.serving.constants import LATEST_YEAR, engine_row, release_year, serving_constants
 from app.engine.serving.engine_log import EngineLog, engine_log
 from app.engine.serving.job import ServingJob, ServingLayout
 from app.engine.serving.memory_rules import version_number
@@ -29,7 +29,6 @@ WEIGHTS = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "int8":
            "nvfp4": "fp4", "mxfp4": "fp4", "gguf": "gguf", "exl": "int4", "mixed": "int8"}  # fmt: skip
 CACHES = {"bf16": "bf16", "fp16": "bf16", "fp32": "fp32", "fp8": "fp8", "": "", "auto": ""}
 ENGINES = ("vllm", "sglang", "tensorrt_llm", "lmdeploy")
-LATEST_YEAR = 2026.5
 VLLM_BY_YEAR = {2023: "0.2", 2024: "0.6", 2025: "0.10"}
 """Release of vLLM in the middle of a year; other engines have one set of memory rules."""
 DEFAULT_LENGTH = 8192.0
@@ -103,17 +102,6 @@ def engine_version(columns: Mapping[str, Any]) -> str:
         return named
     year = _number(columns, "year", []) or LATEST_YEAR
     return "" if year >= int(LATEST_YEAR) else VLLM_BY_YEAR[max(min(int(year), 2025), 2023)]
-
-
-def release_year(engine: str, version: str, stated: float | None) -> float:
-    """When the engine's release came out, as a year with fraction; else the middle of the year stated; else the latest."""
-    number = version_number(version)
-    releases = serving_constants().get("releases", {}).get(engine, {})
-    if number is not None and releases:
-        known = sorted((version_number(text) or 0.0, year) for text, year in releases.items())
-        if number <= known[-1][0] + 0.2:
-            return float(np.interp(number, [first for first, _ in known], [year for _, year in known]))
-    return min(stated + 0.5, LATEST_YEAR) if stated else LATEST_YEAR
 
 
 def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[ServingPoint, EngineLog]:

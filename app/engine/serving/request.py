@@ -8,16 +8,12 @@ from typing import Any
 import numpy as np
 
 from app.catalog.loader import Catalog
+from app.engine.serving.answer import MEMORY_SPREAD
+from app.engine.serving.constants import spread
 from app.engine.serving.explicit import explicit_point, explicit_server
 from app.engine.serving.point import serve
-from app.engine.serving.sizing import MEMORY_SPREAD
 from app.ranges import Range
 from app.units import GB, MS
-
-TTFT_SPREAD = (0.5, 2.0)
-TPOT_SPREAD = (0.75, 1.35)
-RATE_SPREAD = (0.7, 1.4)
-"""Factors that hold four published points in five (`validate --inference`)."""
 
 
 def estimate_point(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
@@ -29,17 +25,17 @@ def estimate_point(request: Mapping[str, Any], catalog: Catalog) -> dict[str, An
     point = explicit_point(request, catalog)
     found = serve(point)
     answer: dict[str, Any] = {
-        "ttft_ms": _range(found.ttft_s / MS, TTFT_SPREAD),
-        "tpot_ms": _range(found.tpot_s / MS, TPOT_SPREAD),
-        "output_tok_s_total": _range(found.output_tokens_per_s, RATE_SPREAD),
-        "tok_s_per_user": _range(1 / found.tpot_s, (1 / TPOT_SPREAD[1], 1 / TPOT_SPREAD[0])) if found.tpot_s > 0 else None,
-        "e2e_latency_s": _range(found.turn_s, TPOT_SPREAD),
-        "prefill_tok_s": _range(found.prompt_tokens_per_s, RATE_SPREAD),
+        "ttft_ms": _range(found.ttft_s / MS, spread("ttft")),
+        "tpot_ms": _range(found.tpot_s / MS, spread("tpot")),
+        "output_tok_s_total": _range(found.output_tokens_per_s, spread("rate")),
+        "tok_s_per_user": _range(1 / found.tpot_s, _inverse(spread("tpot"))) if found.tpot_s > 0 else None,
+        "e2e_latency_s": _range(found.turn_s, spread("tpot")),
+        "prefill_tok_s": _range(found.prompt_tokens_per_s, spread("rate")),
         "fits": found.fits,
         "saturated": found.saturated,
     }
     gpus = float(np.ravel(point.layout.gpus)[0]) * point.replicas
-    answer["output_tok_s_per_gpu"] = _range(found.output_tokens_per_s / gpus, RATE_SPREAD)
+    answer["output_tok_s_per_gpu"] = _range(found.output_tokens_per_s / gpus, spread("rate"))
     return answer | _memory(request, catalog)
 
 
@@ -58,6 +54,10 @@ def _memory(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
         "kv_cache_tokens": _range(log.tokens, MEMORY_SPREAD),
         "max_concurrency": _range(log.concurrency, MEMORY_SPREAD),
     }
+
+
+def _inverse(factors: tuple[float, float]) -> tuple[float, float]:
+    return 1 / factors[1], 1 / factors[0]
 
 
 def _range(value: float, spread: tuple[float, float]) -> dict[str, float] | None:

@@ -29,9 +29,9 @@ class PassWork:
 
     dense_*, expert_*: matrix products outside and inside routed experts, with the rows each product sees and the
     narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read; attention_flop:
-    scores and values; stream_bytes: activations outside products; exchange_s, hop_s: collectives inside a layer and
-    between stages; layers, moe_layers, parallel_layers (split over
-    GPUs), sequences: what launches and scheduling are counted by.
+    scores and values; stream_bytes: activations outside products; exchange_s: collectives
+    inside the layers; pcie_group_s: the same where more than two GPUs of a server share nothing but PCIe; hop_s: between
+    stages; layers, moe_layers, parallel_layers (split over GPUs), sequences: what launches and scheduling are counted by.
     """
 
     dense_bytes: FloatArray
@@ -48,6 +48,7 @@ class PassWork:
     attention_flop: FloatArray
     stream_bytes: FloatArray
     exchange_s: FloatArray
+    pcie_group_s: FloatArray
     hop_s: FloatArray
     layers: FloatArray
     moe_layers: FloatArray
@@ -105,6 +106,8 @@ def _work(
     inner = shape.ffn_dense or shape.moe_ffn * max(shape.top_k + shape.shared_experts, 1) or shape.hidden
     reached = np.maximum(touched * shape.experts, 1.0) if shape.is_moe else 1.0
     head_rows = sequences / groups
+    exchange = exchange_s(job, platform, layout, rows)
+    over_pcie = platform.scale_up.kind.startswith("pcie") & (tp > 2) & (tp <= platform.gpus_per_server)
     parts = {
         "dense_bytes": (attention / layout.attention_tp + shared / tp) * job.dense_bits / 8,
         "dense_flop": 2 * (own_rows * attention / layout.attention_tp + rows * shared / tp),
@@ -119,7 +122,8 @@ def _work(
         "cache_bytes": sequences / groups * kv_cache_bytes(shape, context, KV_BYTES[job.kv_cache]) * (layout.pp / kv_shares(job, layout)),
         "attention_flop": own_rows * attention_flop_per_token(job, context, absorbed=not prompt) / layout.attention_tp,
         "stream_bytes": own_rows * shape.layers * 2 * (ACTIVATION_PASSES * shape.hidden + 3 * inner / tp),
-        "exchange_s": exchange_s(job, platform, layout, rows),
+        "exchange_s": np.where(over_pcie, 0.0, exchange),
+        "pcie_group_s": np.where(over_pcie, exchange, 0.0),
         "hop_s": hop_s(job, platform, layout, rows),
         "layers": np.full_like(rows, float(shape.layers)),
         "moe_layers": np.full_like(rows, float(shape.moe_layers)),
