@@ -38,18 +38,16 @@ def validate_inference(rows: Iterable[Row], catalog: Catalog) -> dict[str, Any]:
     kept: list[Point] = []
     others: list[Point] = []
     skipped: list[Skipped] = []
-    total = 0
+    skipped_others: list[Skipped] = []
     for row in rows:
-        total += 1
         points, why = points_of(row, catalog)
-        if not points:
-            skipped.append(Skipped(row.get("id", ""), why))
-        elif (row.get("comparable") or "yes") != "yes":
-            others.extend(points)
+        comparable = (row.get("comparable") or "yes") == "yes"
+        if points:
+            (kept if comparable else others).extend(points)
         else:
-            kept.extend(points)
-    report = summarise(kept, skipped, total).as_dict()
-    report["inference_other"] = summarise(others).as_dict()
+            (skipped if comparable else skipped_others).append(Skipped(row.get("id", ""), why))
+    report = summarise(kept, skipped).as_dict()
+    report["inference_other"] = summarise(others, skipped_others).as_dict()
     return report
 
 

@@ -33,32 +33,32 @@ def validate_serving_memory(rows: Iterable[Row], catalog: Catalog) -> dict[str, 
     kept: list[Point] = []
     others: list[Point] = []
     skipped: list[Skipped] = []
+    skipped_others: list[Skipped] = []
     infeasible: list[str] = []
     feasible: list[str] = []
-    total = 0
     for row in rows:
-        total += 1
         name = row.get("id", "")
+        comparable = (row.get("comparable") or "yes") == "yes"
+        left = skipped if comparable else skipped_others
         try:
             _, log = explicit_server(row, catalog)
         except ProfileError as error:
-            skipped.append(Skipped(name, str(error)))
+            left.append(Skipped(name, str(error)))
             continue
-        comparable = (row.get("comparable") or "yes") == "yes"
         if comparable and row.get("fits") == "yes" and not log.fits:
             infeasible.append(name)
         if comparable and row.get("fits") == "no" and log.fits:
             feasible.append(name)
         points = [_point(row, column, predicted) for column, predicted in _figures(log) if _value(row, column) is not None]
         if not points:
-            skipped.append(Skipped(name, "states no memory figure"))
+            left.append(Skipped(name, "states no memory figure"))
         elif comparable:
             kept.extend(points)
         else:
             others.extend(points)
-    report = summarise(kept, skipped, total, apart=APART).as_dict()
+    report = summarise(kept, skipped, apart=APART).as_dict()
     report["called_infeasible"], report["called_feasible"] = infeasible, feasible
-    report["memory_other"] = summarise(others, apart=APART).as_dict()
+    report["memory_other"] = summarise(others, skipped_others, apart=APART).as_dict()
     return report
 
 

@@ -37,8 +37,8 @@ SOCKETS = r"pod network|kubernetes|sockets|tcp"
 PCIE_SWITCHES = r"\bpix\b|\bpxb\b|pcie switch"
 """Topology words for GPUs that reach each other through PCIe switches (nvidia-smi topo)."""
 PCIE_WIDTHS = (1, 2, 4, 8, 16)
-UNSTATED_TCP_GBIT = 10.0
-"""A sockets network whose speed nobody states is the ordinary one of a server: 10 GbE (assumption)."""
+UNSTATED_TCP_GBIT = 25.0
+"""A sockets network whose speed nobody states is the ordinary one of a server: 25 GbE (assumption)."""
 IN_PROCESS = r"static batch|first-token latency|run to completion|batch latency|tokens.*/ ?latency|total tokens \(input"
 """How descriptions name a benchmark without a server."""
 PIPELINES = (1, 2, 4, 8)

@@ -110,7 +110,7 @@ def test_validation_reports_errors_by_metric_and_keeps_others_apart() -> None:
         text_row(id="x-4"),
     ]
     report = validate_inference(rows, catalog)
-    assert (report["rows"], report["predicted"]) == (4, 1)
+    assert (report["rows"], report["predicted"]) == (3, 1)
     assert report["by_metric"]["throughput"]["median_abs_error"] == pytest.approx(0.2, abs=1e-3)
     assert report["by_metric"]["tpot_ms"]["median_abs_error"] == pytest.approx(0.0, abs=1e-3)
     assert {item["id"] for item in report["skipped"]} == {"x-3", "x-4"}
