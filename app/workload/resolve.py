@@ -11,7 +11,7 @@ from app.workload.demand import DataScienceDemand, Demand, HpcDemand, PrecisionD
 from app.workload.filling import Filler
 from app.workload.hf_config import ConfigError, shape_from_hf_config
 from app.workload.inferred import shape_from_size
-from app.workload.profile import FieldError, ProfileError, WorkloadProfile
+from app.workload.profile import NEEDS_MODEL, FieldError, ProfileError, WorkloadProfile
 from app.workload.unused import note_unused
 
 SERVED_TEXT = ("online_inference", "batch_inference", "embedding")
@@ -42,7 +42,7 @@ def demand_of(profile: WorkloadProfile, catalog: Catalog) -> Demand:
     """
     _check_gpus(profile, catalog)
     filler = Filler()
-    shape = _shape(profile, catalog, filler)
+    shape = _shape(profile, catalog, filler) if profile.workload in NEEDS_MODEL else None
     if shape is not None:
         _check_kind(profile, shape)
     demand = _BUILDERS[profile.workload](profile, shape, filler)
@@ -106,9 +106,9 @@ def _check_kind(profile: WorkloadProfile, shape: ModelShape) -> None:
         others = f"name a model made for {workload}, or set workload to {' or '.join(can)}"
         message = f"{shape.id} is a model for {_MADE_FOR[modality]}, not for {workload}; {others}"
         raise ProfileError([FieldError("model", message, f"workload {can[0]}")])
-    if workload in TRAINED_TEXT and not shape.has_layers:
-        message = f"the layers of {shape.id} are not known, so its training cannot be sized; paste its config.json or give params_b"
-        raise ProfileError([FieldError("model", message, "known layers")])
+    if workload in TRAINED_TEXT and not (shape.has_layers and shape.vocab):
+        message = f"{shape.id} cannot be sized for training, which is counted in text tokens and layers; give params_b for a text model"
+        raise ProfileError([FieldError("model", message, "a model of text tokens with known layers")])
 
 
 _MADE_FOR = {
@@ -292,11 +292,5 @@ def _note_constraints(profile: WorkloadProfile, filler: Filler) -> None:
         )
     if "availability" not in stated:
         filler.note("constraints.availability", "none", "", "No redundancy was asked for; N+1 adds a server")
-    if constraints.growth_per_year > 0 and profile.workload not in ("online_inference", "batch_inference", "embedding"):
-        filler.note("constraints.growth_per_year", "not used", "", f"Growth of the load does not size {profile.workload} yet")
-    if "objective" not in stated:
-        filler.note("constraints.objective", constraints.objective, "", "The cheapest design that meets every limit comes first")
-    if "deployment" not in stated:
-        filler.note("constraints.deployment", constraints.deployment, "", "Bought and rented hardware are compared")
     if "growth_per_year" not in stated:
         filler.note("constraints.growth_per_year", 0, "per year", "Sized for today's load")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from app.workload.filling import Filler
-from app.workload.profile import DEMANDS, LOADS, WorkloadProfile
+from app.workload.profile import DEMANDS, LOADS, NEEDS_MODEL, WorkloadProfile
 
 WORK_PARTS = ("serving", "batch", "training", "vision_training", "hpc", "data_science")
 TRAINED = ("tokens_b", "epochs", "deadline_days", "seq_len", "global_batch_tokens", "optimizer")
@@ -49,14 +49,9 @@ def note_unused(profile: WorkloadProfile, filler: Filler) -> None:
         else:
             filler.note(name, "not used", "", f"{profile.workload} does not read this part")
     _note_fields(profile.precision, "precision", PRECISION_READ.get(profile.workload, ()), profile.workload, filler)
-    if profile.model is not None and profile.workload not in READS_MODEL:
+    if profile.model is not None and profile.workload not in NEEDS_MODEL:
         filler.note("model", "not used", "", f"{profile.workload} has no model")
     _note_idle(profile, filler)
-
-
-READS_MODEL = (
-    "pretraining", "finetuning", "lora", "online_inference", "batch_inference", "embedding", "image_generation", "speech",
-)  # fmt: skip
 
 
 def _note_fields(part: BaseModel, path: str, read: tuple[str, ...], workload: str, filler: Filler) -> None:

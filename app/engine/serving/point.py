@@ -46,7 +46,8 @@ class ServingPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointWork:
-    """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages; closed: 1 in a closed
+    """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages at work at
+    the same time; closed: 1 in a closed
     loop, 0 where requests arrive at random; packed:
     prompts that one pass reads together in a burst."""
 
@@ -103,7 +104,8 @@ def running_requests(point: ServingPoint) -> tuple[float, float]:
 def point_work(point: ServingPoint, running: float, waiting: float = 0.0) -> PointWork:
     """Work of a point with ``running`` requests decoded together."""
     job, platform, layout = point.job, point.platform, point.layout
-    stages = float(np.ravel(layout.pp)[0])
+    # One static batch moves through the stages as a whole; a server keeps a batch in every stage.
+    stages = float(np.ravel(layout.pp)[0]) if point.served else 1.0
     context = np.array(job.input_tokens + job.output_tokens / 2)
     per_pass = np.array(max(running / stages, 1.0) * point.beams)
     length = job.computed_input_tokens
