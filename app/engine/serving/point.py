@@ -46,10 +46,9 @@ class ServingPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointWork:
-    """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages at work at
-    the same time; closed: 1 in a closed
-    loop, 0 where requests arrive at random; packed:
-    prompts that one pass reads together in a burst."""
+    """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages at work at the same time;
+    closed: 1 in a closed loop, 0 where requests arrive at random; packed: prompts that one pass reads together in a burst.
+    """
 
     decode: PassWork
     prompt: PassWork

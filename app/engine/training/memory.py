@@ -14,8 +14,9 @@ from app.workload.architecture import ParameterCounts, parameter_counts
 
 FloatArray = NDArray[np.float64]
 
-NARROW_ACTIVATIONS = 0.75
-"""Share of 16-bit activations kept with 8-bit linear layers: their inputs (about half of what is kept) shrink to one byte."""
+NARROW_ACTIVATIONS = {"fp8": 0.75, "fp4": 0.64}
+"""Share of 16-bit activations kept with narrow linear layers: their inputs are about half of what is kept, and shrink from
+two bytes to one (8-bit), or to half a byte and an 8-bit scale per 16 values (NVFP4): 0.5 + 0.5 x 0.5625/2 = 0.64."""
 
 
 def parameters_per_gpu(job: TrainingJob, layout: TrainingLayout, counts: ParameterCounts | None = None) -> tuple[FloatArray, FloatArray]:
@@ -121,8 +122,7 @@ def _dynamic(job: TrainingJob, layout: TrainingLayout, factor: float, logit_byte
     flying = np.where(layout.pp > 1, layout.pp + np.where(layout.vp > 1, (layout.pp - 1) / layout.vp, 0.0), 1.0)
     flying = np.minimum(flying, np.maximum(job.global_batch_sequences / (layout.dp * layout.micro_batch), 1.0))
     full = layout.recompute == RECOMPUTE.index("full")
-    if job.precision in ("fp8", "fp4"):
-        factor *= NARROW_ACTIVATIONS
+    factor *= NARROW_ACTIVATIONS.get(job.precision, 1.0)
     per_layer = np.where(full, boundary, kept * factor)
     inside = np.where(full, kept * factor, 0.0)
     if not job.flash_attention:
