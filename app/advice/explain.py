@@ -27,6 +27,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def share_words(share: float) -> str:
+    """``12%`` of a whole; what rounds to nothing is ``under 1%``, never ``0%``."""
+    return "none" if share == 0 else "under 1%" if share < 0.01 else f"{100 * share:.0f}%"
+
+
 def link_name(sized: Sized) -> str:
     """The scale-up link in words: NVLink 4, Infinity Fabric, PCIe 5."""
     kind = sized.platform.scale_up.kind
@@ -44,11 +49,11 @@ def network_name(sized: Sized) -> str:
     if network is None:
         return "no network between servers"
     family = {"infiniband": "InfiniBand", "roce": "RoCE Ethernet", "tcp": "Ethernet (TCP)"}.get(network.kind, network.kind)
-    return f"{network.nics_per_server} x {network.nic_gbit_per_s:g} Gbit/s {family} per server"
+    return f"{network.nics_per_server} × {network.nic_gbit_per_s:g} Gbit/s {family} per server"
 
 
 def hardware_phrase(option: Option) -> str:
-    """``2 servers with 8 H100 each over NVLink 4, joined by 8 x 400 Gbit/s InfiniBand per server``."""
+    """``2 servers with 8 H100 each over NVLink 4, joined by 8 × 400 Gbit/s InfiniBand per server``."""
     sized, name = option.sized, option.sized.platform.gpu.name
     job = sized.parallel.gpus
     if option.architecture is Architecture.SINGLE_GPU:
@@ -159,7 +164,7 @@ def reasons(decision: Decision, demand: Demand) -> list[str]:
         found.append("The job fits one GPU, so nothing is exchanged between GPUs and no fast link is bought.")
     else:
         found.append(
-            f"Exchange between GPUs takes {100 * sized.communication_fraction:.0f}% of the time over "
+            f"Exchange between GPUs takes {share_words(sized.communication_fraction)} of the time over "
             f"{link_name(sized) if sized.span == 'one_server' else network_name(sized)}."
         )
     found.append(f"What limits it: {sized.bottleneck.replace('_', ' ')}.")
