@@ -147,8 +147,7 @@ def _rate(regime: Regime, exponent: float, collective: Collective, local: FloatA
 def _pcie_rate(regime: Regime, exponent: float, crowd: FloatArray, platform: Platform, wire: float) -> FloatArray:
     """PCIe: behind one switch the two-GPU rate holds for all; over the CPU's root ports it falls with the count."""
     host = scale_out_constants()["pcie_host"]
-    switched = platform.scale_up.switched or (platform.server is not None and platform.server.scale_up == "pcie_switch")
-    crowd = np.full_like(crowd, 2.0) if switched else crowd
+    crowd = np.full_like(crowd, 2.0) if platform.scale_up.switched else crowd
     rate: FloatArray = wire * regime.wire_fraction * (crowd / CROWD_RANKS) ** exponent
     if platform.scale_up.p2p != "yes":
         age = "newer" if platform.scale_up.pcie_gen >= NEWER_PCIE_GENERATION else "older"

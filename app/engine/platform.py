@@ -22,7 +22,7 @@ class ScaleUp:
     kind: ``nvlink2`` .. ``nvlink5``, ``nvlink5-nvl72``, ``infinity_fabric``, ``gaudi_ethernet``,
     ``pcie3`` .. ``pcie6`` or ``none``. bandwidth_bytes_per_s: per GPU, one direction, as the wire gives it.
     domain_gpus: GPUs that reach each other over this link (2 or 4 for bridges); beyond it, PCIe.
-    switched: all pairs at full rate (NVSwitch); False: mesh or bridge.
+    switched: all pairs at full rate (NVSwitch, or one PCIe switch); False: mesh, bridge or the CPU's root ports.
     """
 
     kind: str
@@ -79,7 +79,7 @@ def scale_up_of(gpu: Gpu, server: Server | None, gpus_per_server: int) -> ScaleU
         kind=f"pcie{gen}",
         bandwidth_bytes_per_s=PCIE_BYTES_PER_S_PER_LANE[gen] * lanes,
         domain_gpus=gpus_per_server,
-        switched=False,
+        switched=server is not None and server.scale_up == "pcie_switch",
         p2p=gpu.p2p_over_pcie,
         pcie_gen=gen,
         pcie_lanes=lanes,
