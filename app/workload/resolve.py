@@ -292,5 +292,9 @@ def _note_constraints(profile: WorkloadProfile, filler: Filler) -> None:
         )
     if "availability" not in stated:
         filler.note("constraints.availability", "none", "", "No redundancy was asked for; N+1 adds a server")
+    if "objective" not in stated:
+        filler.note("constraints.objective", constraints.objective, "", "The cheapest design that meets every limit comes first")
+    if "deployment" not in stated:
+        filler.note("constraints.deployment", constraints.deployment, "", "Bought and rented hardware are compared")
     if "growth_per_year" not in stated:
         filler.note("constraints.growth_per_year", 0, "per year", "Sized for today's load")

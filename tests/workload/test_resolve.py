@@ -126,6 +126,14 @@ def test_usual_lengths_are_shortened_to_the_longest_request_stated():
     assert "shortened" in next(item.why for item in found.assumptions if item.field == "serving.input_tokens")
 
 
+def test_the_objective_and_the_place_are_said_unless_stated():
+    asked = chat(concurrent_users=1)
+    found = demand(asked)
+    assert (noted(found, "constraints.objective"), noted(found, "constraints.deployment")) == (["cost"], ["either"])
+    found = demand({**asked, "constraints": {"objective": "latency", "deployment": "on_prem"}})
+    assert (noted(found, "constraints.objective"), noted(found, "constraints.deployment")) == ([], [])
+
+
 def test_a_context_beyond_the_model_is_asked_about():
     assert not demand(chat(concurrent_users=1)).questions
     assert "tokens" in demand(chat(concurrent_users=1, max_context_tokens=2_000_000)).questions[0]
