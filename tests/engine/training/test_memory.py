@@ -168,3 +168,10 @@ def test_tensor_parallelism_never_raises_weights(tp: int, pp: int, sharding: int
         training_memory_bytes(job, TrainingLayout.of(tp=value, pp=pp, dp=8, sharding=sharding))["weights"][0] for value in (tp, 2 * tp)
     )
     assert more <= fewer
+
+
+def test_narrow_inputs_keep_fewer_bytes() -> None:
+    # inputs are half of what is kept: 8-bit halves them (0.75); FP4 keeps 0.5 byte and 1/16 of scale of 2 bytes (0.640625)
+    kept = {name: training_memory_bytes(toy_job(precision=name), TrainingLayout.of())["activations"][0] for name in ("bf16", "fp8", "fp4")}
+    assert kept["fp8"] / kept["bf16"] == pytest.approx(0.75)
+    assert kept["fp4"] / kept["bf16"] == pytest.approx(0.640625, rel=0.01)
