@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
+from app.advice.manifest import serving_manifest
 from app.advice.recommendation import Launch
+from app.catalog.model_shape import ModelShape
 from app.engine.result import Sized
 from app.workload.demand import Demand
+
+SHARDING_FLAGS = {
+    "zero1": ["--use-distributed-optimizer"],
+    "zero2": ["--use-megatron-fsdp", "--use-distributed-optimizer", "--data-parallel-sharding-strategy=optim_grads"],
+    "zero3": ["--use-megatron-fsdp", "--use-distributed-optimizer", "--data-parallel-sharding-strategy=optim_grads_params"],
+}
+"""Megatron Core's names for what the data-parallel ranks divide (its Megatron-FSDP guide)."""
 
 
 def launch_settings(demand: Demand, sized: Sized) -> list[Launch]:
     """Settings for the engine of the design; empty for work that has no such engine."""
     if sized.serving is not None and sized.engine and demand.shape is not None:
         context = int(demand.serving.max_context_tokens) if demand.serving is not None else 0
-        return [_serving(demand.shape.id, sized, context)]
+        return [_serving(demand.shape, sized, context)]
     if sized.training is not None and demand.training is not None:
         return [_training(demand, sized)]
     return []
 
 
-def _serving(model: str, sized: Sized, context: int) -> Launch:
+def _serving(shape: ModelShape, sized: Sized, context: int) -> Launch:
+    """Weights stored in 8-bit floats are quantised while they load, unless published so; other narrow formats need a
+    checkpoint quantised beforehand, which the model's path must then name."""
     layout, slots = sized.parallel, max(round(sized.serving.concurrent_per_replica), 1) if sized.serving else 1
     engine = sized.engine
+    fp8_cache = sized.precision.get("kv_cache") == "fp8"
+    quantise = ["--quantization", "fp8"] if sized.precision.get("weights") == "fp8" and shape.native_precision != "fp8" else []
     if engine == "sglang":
-        arguments = ["python", "-m", "sglang.launch_server", "--model-path", model, "--tp-size", str(layout.tp)]
+        arguments = ["python", "-m", "sglang.launch_server", "--model-path", shape.id, "--tp-size", str(layout.tp)]
         arguments += ["--pp-size", str(layout.pp)] if layout.pp > 1 else []
+        arguments += ["--ep-size", str(layout.ep)] if layout.ep > 1 else []
         arguments += ["--context-length", str(context)] if context else []
         arguments += ["--max-running-requests", str(slots)]
+        arguments += ["--kv-cache-dtype", "fp8_e4m3"] if fp8_cache else []
+        arguments += quantise
     elif engine == "tensorrt_llm":
-        arguments = ["trtllm-serve", model, "--tp_size", str(layout.tp)]
+        arguments = ["trtllm-serve", shape.id, "--tp_size", str(layout.tp)]
         arguments += ["--pp_size", str(layout.pp)] if layout.pp > 1 else []
+        arguments += ["--ep_size", str(layout.ep)] if layout.ep > 1 else []
         arguments += ["--max_seq_len", str(context)] if context else []
         arguments += ["--max_batch_size", str(slots)]
     else:
-        arguments = ["vllm", "serve", model, "--tensor-parallel-size", str(layout.tp)]
+        arguments = ["vllm", "serve", shape.id, "--tensor-parallel-size", str(layout.tp)]
         arguments += ["--pipeline-parallel-size", str(layout.pp)] if layout.pp > 1 else []
+        arguments += ["--enable-expert-parallel"] if layout.ep > 1 else []
         arguments += ["--max-model-len", str(context)] if context else []
         arguments += ["--max-num-seqs", str(slots)]
-        arguments += ["--kv-cache-dtype", "fp8"] if sized.precision.get("kv_cache") == "fp8" else []
-        arguments += ["--enable-expert-parallel"] if layout.ep > 1 else []
-    return Launch(engine=engine, engine_version=sized.engine_version, arguments=arguments, manifest="")
+        arguments += ["--kv-cache-dtype", "fp8"] if fp8_cache else []
+        arguments += quantise
+    manifest = serving_manifest(shape.id, sized, arguments)
+    return Launch(engine=engine, engine_version=sized.engine_version, arguments=arguments, manifest=manifest)
 
 
 def _training(demand: Demand, sized: Sized) -> Launch:
@@ -53,8 +72,10 @@ def _training(demand: Demand, sized: Sized) -> Launch:
     ]
     if layout.tp > 1:
         arguments.append("--sequence-parallel")
-    if sized.sharding.startswith("zero"):
-        arguments.append("--use-distributed-optimizer" if sized.sharding == "zero1" else f"# sharding: {sized.sharding} (FSDP)")
+    arguments += SHARDING_FLAGS.get(sized.sharding, [])
     if sized.recompute not in ("", "none"):
         arguments.append(f"--recompute-granularity={sized.recompute}")
+    if sized.recompute == "full":
+        # Every layer is recomputed from its own input; without a method the launcher refuses "full".
+        arguments += ["--recompute-method=uniform", "--recompute-num-layers=1"]
     return Launch(engine="megatron-class", engine_version="", arguments=arguments, manifest="")
