@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from app.cli.shown import shown_lines
 from app.json_text import JsonTextError, load_object
 from app.settings import Settings
 from app.workload.profile import ProfileError
@@ -119,9 +120,7 @@ def estimate(
     if as_json:
         _print_json(answer)
         return
-    for name, value in answer.items():
-        shown = f"{value['mid']:.4g} ({value['low']:.4g} to {value['high']:.4g})" if isinstance(value, dict) and "mid" in value else value
-        print(f"{name}: {shown}")
+    print("\n".join(shown_lines(answer)))
 
 
 def estimator(kind: str) -> Any:
