@@ -21,6 +21,15 @@ SECONDS_PER_DAY = 86_400
 BTU_PER_H_PER_KW = 3412.14
 
 
+def percent(share: float) -> str:
+    """A share of one as people read it: 12%, 0.4%, under 0.1%; only nothing at all is 0%."""
+    if share == 0:
+        return "0%"
+    if abs(share) < 0.001:
+        return "under 0.1%"
+    return f"{100 * share:.1f}%" if abs(share) < 0.00995 else f"{100 * share:.0f}%"
+
+
 def significant(value: float, digits: int = 3) -> str:
     """``value`` rounded to significant figures with thousands separators: 38, 0.0421, 12,300."""
     if not math.isfinite(value):

@@ -31,6 +31,7 @@ from app.catalog.loader import Catalog
 from app.design.fabric import fabric_faults
 from app.engine.result import Shortfall
 from app.ranges import Range
+from app.units import percent
 from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
 from app.workload.resolve import demand_of
@@ -116,7 +117,7 @@ def _cpu_parts(cpu: CpuOption, decision: Decision, demand: Demand, profile: Work
         "runner_up": "" if other is None else f"Runner-up: {hardware_phrase(other)[:1].lower()}{hardware_phrase(other)[1:]}.",
         "confidence": 0.7,
         "confidence_why": "The CPU estimate is a plain roofline; at so small a load its error does not change the answer.",
-        "reasons": [f"The server is busy {busy:.1%} of its time.", "A GPU would stand idle most of the day."],
+        "reasons": [f"The server is busy {percent(busy)} of its time.", "A GPU would stand idle most of the day."],
         **cpu_parts(cpu, profile, catalog, None),
         "alternatives": []
         if other is None

@@ -9,7 +9,7 @@ from app.advice.ranking import SIMPLICITY, TIE_FRACTION, Option, score, speed_s
 from app.advice.recommendation import Architecture
 from app.engine.result import Sized
 from app.ranges import Range
-from app.units import significant
+from app.units import percent, significant
 from app.workload.demand import Demand
 
 LABELS = {
@@ -25,11 +25,6 @@ LABELS = {
 def plural(count: int, noun: str) -> str:
     """``1 GPU``, ``8 GPUs``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def share_words(share: float) -> str:
-    """``12%`` of a whole; what rounds to nothing is ``under 1%``, never ``0%``."""
-    return "none" if share == 0 else "under 1%" if share < 0.01 else f"{100 * share:.0f}%"
 
 
 def link_name(sized: Sized) -> str:
@@ -114,7 +109,7 @@ def figures_phrase(figures: Mapping[str, Range]) -> str:
     if not figures:
         return "holds the job"
     name, value = next(iter(figures.items()))
-    shown = f"{value.mid:.1%}" if name == "busy_fraction" else significant(value.mid)
+    shown = percent(value.mid) if name == "busy_fraction" else significant(value.mid)
     return FIGURE_PHRASES.get(name, "gives {} " + name.replace("_per_", "/").replace("_", " ")).format(shown)
 
 
@@ -164,7 +159,7 @@ def reasons(decision: Decision, demand: Demand) -> list[str]:
         found.append("The job fits one GPU, so nothing is exchanged between GPUs and no fast link is bought.")
     else:
         found.append(
-            f"Exchange between GPUs takes {share_words(sized.communication_fraction)} of the time over "
+            f"Exchange between GPUs takes {percent(sized.communication_fraction)} of the time over "
             f"{link_name(sized) if sized.span == 'one_server' else network_name(sized)}."
         )
     found.append(f"What limits it: {sized.bottleneck.replace('_', ' ')}.")

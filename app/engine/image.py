@@ -10,7 +10,7 @@ from app.engine.jobs import does_not_fit, half_precision_flops, not_needed, span
 from app.engine.platform import Platform
 from app.engine.result import JobFigures, Parallel, ScalingPoint, Shortfall, Sized, Span
 from app.ranges import Range
-from app.units import GB
+from app.units import GB, percent
 from app.workload.demand import ImageDemand
 
 PIXELS_PER_TOKEN = 256.0
@@ -130,5 +130,5 @@ def cpu_image(demand: ImageDemand, shape: ModelShape) -> CpuFit | Shortfall:
         busy_fraction=busy,
         memory_gb=sum(_memory_gb(shape, demand.pixels).values()) * 2,
         figures={"image_s": Range.around(seconds, 0.5, 2.0)},
-        message=f"an image takes {seconds:.0f} s on a CPU server, {busy:.1%} busy",
+        message=f"an image takes {seconds:.0f} s on a CPU server, {percent(busy)} busy",
     )

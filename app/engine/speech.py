@@ -17,7 +17,7 @@ from app.engine.jobs import bandwidth_bytes_per_s, does_not_fit, half_precision_
 from app.engine.platform import Platform
 from app.engine.result import JobFigures, Parallel, Shortfall, Sized, Span
 from app.ranges import Range
-from app.units import GB
+from app.units import GB, percent
 from app.workload.demand import SpeechDemand
 
 WINDOW_S = 30.0
@@ -205,5 +205,5 @@ def cpu_speech(demand: SpeechDemand, shape: ModelShape) -> CpuFit | Shortfall:
         busy_fraction=busy,
         memory_gb=shape.params_b * 4 + RUNTIME_GB,
         figures={"busy_fraction": Range.around(busy, *SPREAD)},
-        message=f"one CPU server transcribes this {busy:.1%} busy",
+        message=f"one CPU server transcribes this {percent(busy)} busy",
     )

@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from app import units
 from app.advice.recommendation import UsdRange
 from app.ranges import Range
 from app.units import significant
@@ -48,10 +49,8 @@ def ranged(value: Range | None, unit: str = "") -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share 0..1 as a whole percentage; below one percent with one decimal."""
-    if value is None:
-        return NOT_KNOWN
-    return f"{100 * value:.1f}%" if 0 < abs(value) < 0.01 else f"{100 * value:.0f}%"
+    """A share 0..1 in the product's one form, or not known."""
+    return NOT_KNOWN if value is None else units.percent(value)
 
 
 def percent_range(value: Range | None) -> str:

@@ -7,7 +7,7 @@ from app.engine.host import CPU_BUSY_LIMIT, CPU_SERVER, CpuFit
 from app.engine.result import Shortfall
 from app.engine.serving.job import KV_BYTES, STORED_BITS
 from app.ranges import Range
-from app.units import GB, MS
+from app.units import GB, MS, percent
 from app.workload.architecture import kv_cache_bytes, parameter_counts
 from app.workload.demand import BatchDemand, ServingDemand
 
@@ -64,7 +64,9 @@ def cpu_serving(demand: ServingDemand, shape: ModelShape, weights: str) -> CpuFi
     figures = {"ttft_ms": Range.around(prompt_s / MS, *SPREAD), "busy_fraction": Range.around(busy, *SPREAD)}
     if demand.output_tokens > 0:
         figures = {"tpot_ms": Range.around(tpot_s / MS, *SPREAD), **figures}
-    return CpuFit(busy_fraction=busy, memory_gb=memory, figures=figures, message=f"one CPU server carries it at {busy:.1%} of its time")
+    return CpuFit(
+        busy_fraction=busy, memory_gb=memory, figures=figures, message=f"one CPU server carries it at {percent(busy)} of its time"
+    )
 
 
 def cpu_batch(demand: BatchDemand, shape: ModelShape) -> CpuFit | Shortfall:
