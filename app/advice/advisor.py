@@ -20,7 +20,7 @@ from app.advice.build import (
 from app.advice.cpu import CpuOption, ask_cpu, cpu_design_document, cpu_estimate_document, cpu_leads, cpu_parts, cpu_summary
 from app.advice.decision import Decision, Refusal, decide
 from app.advice.documents import bounds_document, design_document, estimate_document
-from app.advice.explain import LABELS, comparison, hardware_phrase, reasons, runner_up, summary
+from app.advice.explain import LABELS, comparison, figures_phrase, hardware_phrase, reasons, runner_up, summary
 from app.advice.facts import facts_of
 from app.advice.flips import flip_conditions
 from app.advice.launch import launch_settings
@@ -219,7 +219,7 @@ def _alternatives(
                 design=cpu_design_document(cpu),
                 estimate=cpu_estimate_document(cpu),
                 cost=None,
-                why_not_first=f"one CPU server would be {cpu.fit.busy_fraction:.0%} busy, without room to grow",
+                why_not_first=f"one CPU server would be {percent(cpu.fit.busy_fraction)} busy; it {figures_phrase(cpu.fit.figures)}",
             )
         )
     return found

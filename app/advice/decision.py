@@ -55,12 +55,14 @@ class Decision:
         return next((option for option in self.options if option.architecture is architecture), None)
 
     def refusal_of(self, architecture: Architecture) -> Refusal | None:
-        """The refusal that came closest to serving: smallest needed/available ratio, then the first."""
+        """The refusal that came closest to serving: able but not needed, then the smallest needed/available ratio, then the first."""
         found = [refusal for refusal in self.refusals if refusal.architecture is architecture]
         return min(found, key=_distance, default=None)
 
 
 def _distance(refusal: Refusal) -> float:
+    if refusal.shortfall.constraint == "not_needed":
+        return 0.0
     needed, available = refusal.shortfall.needed, refusal.shortfall.available
     if not needed or available is None:
         return float("inf")

@@ -133,12 +133,12 @@ def comparison(option: Option, winner: Option, objective: str) -> str:
     """How an option differs from the winner in cost and speed: ``31% dearer over 3 years and 4% faster``."""
     cost = dearer_by(option, winner, "cost")
     speed = speed_s(winner.sized) / max(speed_s(option.sized), 1e-12) - 1
-    parts = [f"{abs(cost):.0%} {'dearer' if cost >= 0 else 'cheaper'} over the horizon"]
+    parts = ["the same cost" if abs(cost) < 0.005 else f"{abs(cost):.0%} {'dearer' if cost >= 0 else 'cheaper'} over the horizon"]
     if abs(speed) >= 0.01 and (option.sized.training or option.sized.serving or option.sized.job):
         parts.append(f"{abs(speed):.0%} {'faster' if speed > 0 else 'slower'}" if speed < 10 else f"{speed + 1:.0f} times faster")
-    if option.architecture is not winner.architecture and abs(score(option, objective) / score(winner, objective) - 1) <= TIE_FRACTION:
-        parts.append("equal within the margin of error, so the simpler design leads")
-    return " and ".join(parts[:2]) + (f" ({parts[2]})" if len(parts) > 2 else "")
+    tied = abs(score(option, objective) / score(winner, objective) - 1) <= TIE_FRACTION
+    simpler = SIMPLICITY.index(winner.architecture) < SIMPLICITY.index(option.architecture)
+    return " and ".join(parts) + (" (equal within the margin of error, so the simpler design leads)" if tied and simpler else "")
 
 
 def reasons(decision: Decision, demand: Demand) -> list[str]:
