@@ -6,11 +6,11 @@ from typing import Any
 
 from app.advice.candidates import Candidate
 from app.engine.result import Sized
+from app.engine.training.goodput import GPU_HOURS_BETWEEN_FAILURES
+from app.ranges import Range
+from app.units import significant
 from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
-
-HOURS_BETWEEN_FAILURES_PER_GPU = 50_700
-"""One unplanned interruption per 50,700 GPU-hours: Llama 3 paper, 419 in 54 days on 16,384 H100."""
 
 TRAIN_BYTES_PER_PARAMETER = {"adamw": 16, "muon": 12, "adamw_8bit": 10, "adafactor": 8, "sgd": 12}
 """16-bit weights and gradients, 32-bit master copy and optimizer moments: arXiv 1910.02054, section 3.1, by optimizer."""
@@ -46,8 +46,7 @@ def _profile_facts(profile: WorkloadProfile, demand: Demand) -> dict[str, Any]:
         "stated_by": serving.stated_by if serving else None,
         "people_count": people.count.mid if people is not None else None,
         "concurrent": round(concurrent.mid, 1) if concurrent else None,
-        "concurrent_low": round(concurrent.low, 1) if concurrent else None,
-        "concurrent_high": round(concurrent.high, 1) if concurrent else None,
+        "concurrent_words": _range_words(concurrent) if concurrent else None,
         "input_tokens": serving.input_tokens if serving else None,
         "max_context_tokens": serving.max_context_tokens if serving else None,
         "seq_len": training.seq_len if training else None,
@@ -57,6 +56,12 @@ def _profile_facts(profile: WorkloadProfile, demand: Demand) -> dict[str, Any]:
         "mpi": hpc.mpi if hpc else None,
         "fp64": hpc.fp64 if hpc else None,
     }
+
+
+def _range_words(value: Range) -> str:
+    """``7``, or ``4 to 40, 12 most likely`` where the ends differ once rounded."""
+    low, mid, high = (significant(part, 2) for part in (value.low, value.mid, value.high))
+    return mid if low == high else f"{low} to {high}, {mid} most likely"
 
 
 def _hardware_facts(candidate: Candidate, sized: Sized) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def _result_facts(profile: WorkloadProfile, demand: Demand, sized: Sized) -> dic
         "communication_percent": round(100 * sized.communication_fraction, 1),
         "utilisation_percent": round(100 * sized.serving.utilisation, 1) if sized.serving else None,
         "goodput_percent": round(100 * sized.training.goodput_fraction, 1) if sized.training else None,
-        "hours_between_failures": round(HOURS_BETWEEN_FAILURES_PER_GPU / max(sized.gpus, 1), 1),
+        "hours_between_failures": round(GPU_HOURS_BETWEEN_FAILURES / max(sized.gpus, 1), 1),
         "bounds_by_memory": sized.bounds_gpus_by_memory,
         "deadline_binds": deadline is not None and sized.gpus > 2 * sized.bounds_gpus_by_memory,
         "horizon_years": profile.constraints.horizon_years,
