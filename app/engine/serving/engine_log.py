@@ -37,6 +37,7 @@ class EngineLog:
     tokens: float
     concurrency: float
     fits: bool
+    """Whether one request of the longest length fits the pool of one data-parallel group."""
 
 
 def engine_log(
@@ -66,6 +67,7 @@ def engine_log(
         pool = share * (visible - weights - activations - runtime)
     else:
         pool = visible * share - weights - activations - runtime - (graphs if rules.graphs_counted else 0.0)
+    groups = float(np.ravel(layout.attention_dp)[0])
     tokens, concurrency = pool_tokens(job, layout, pool, longest, batch_tokens or prefill_chunk(platform, rules))
     return EngineLog(
         weights=weights,
@@ -75,7 +77,7 @@ def engine_log(
         pool=pool,
         tokens=tokens,
         concurrency=concurrency,
-        fits=pool > 0 and concurrency >= 1.0,
+        fits=pool > 0 and concurrency / groups >= 1.0,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from app.engine.platform import Platform
 from app.engine.serving.job import KV_BYTES, FloatArray, ServingJob, ServingLayout
-from app.engine.serving.memory_rules import LARGE_GPU_GB, MemoryRules, memory_rules, visible_bytes
+from app.engine.serving.memory_rules import LARGE_GPU_GB, MemoryRules, memory_rules, takes_large_batches, visible_bytes
 from app.units import GIB
 from app.workload.architecture import kv_cache_bytes, kv_cache_bytes_per_token, parameter_counts
 
@@ -62,14 +62,17 @@ def cache_bytes_per_request(job: ServingJob, tokens: float, layout: ServingLayou
 
 
 def prefill_chunk(platform: Platform, rules: MemoryRules | None = None) -> float:
-    """Tokens of prompts worked on at once on this GPU; the newest vLLM's where no rules are given."""
-    chosen = rules or memory_rules("vllm")
-    return chosen.batch_tokens if (platform.gpu.memory_gb or 0.0) >= LARGE_GPU_GB else chosen.small_batch_tokens
+    """Tokens of prompts worked on at once on this GPU; where no rules are given, as on any GPU of its size (the step
+    times were fitted so)."""
+    if rules is None:
+        rules = memory_rules("vllm")
+        return rules.batch_tokens if (platform.gpu.memory_gb or 0.0) >= LARGE_GPU_GB else rules.small_batch_tokens
+    return rules.batch_tokens if takes_large_batches(platform.gpu, rules) else rules.small_batch_tokens
 
 
 def sequence_limit(platform: Platform, rules: MemoryRules) -> float:
     """Sequences an engine decodes together by default on this GPU."""
-    return rules.sequences if (platform.gpu.memory_gb or 0.0) >= LARGE_GPU_GB else rules.small_sequences
+    return rules.sequences if takes_large_batches(platform.gpu, rules) else rules.small_sequences
 
 
 def activation_bytes(

@@ -26,6 +26,7 @@ class MemoryRules:
     small_batch_tokens: float
     sequences: float
     small_sequences: float
+    small_batch_names: tuple[str, ...]
     logit_bytes: float
     base_gib: float
     hidden_copies: float
@@ -52,9 +53,18 @@ def version_number(text: str) -> float | None:
 @lru_cache(maxsize=256)
 def memory_rules(engine: str, version: str = "") -> MemoryRules:
     """Rules of an engine's version; the newest where none is named, vLLM's for engines without rules of their own."""
-    eras = [MemoryRules(**row) for row in _table().get(engine, _table()["vllm"])]
     number = version_number(version)
-    return eras[-1] if number is None else next(era for era in eras if number < era.before)
+    known: dict[str, Any] = {}
+    for row in _table().get(engine, _table()["vllm"]):
+        known |= row
+        if number is not None and number < row["before"]:
+            break
+    return MemoryRules(**{**known, "small_batch_names": tuple(known["small_batch_names"])})
+
+
+def takes_large_batches(gpu: Gpu, rules: MemoryRules) -> bool:
+    """Whether an engine starts with its larger default batches on this GPU."""
+    return (gpu.memory_gb or 0.0) >= LARGE_GPU_GB and not gpu.id.startswith(rules.small_batch_names)
 
 
 def visible_bytes(gpu: Gpu) -> float:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.engine.serving.engine_log import engine_log
+from app.engine.serving.job import ServingLayout
 from app.engine.serving.memory import (
     activation_bytes,
     cache_bytes_per_request,
     kv_bytes_per_token_per_gpu,
     kv_pool_bytes,
+    sequence_limit,
     weight_bytes_per_gpu,
 )
 from app.engine.serving.memory_rules import memory_rules, version_number, visible_bytes
@@ -83,6 +86,33 @@ def test_activations_fell_between_releases_and_grow_with_the_vocabulary() -> Non
     assert before == pytest.approx(5.64, rel=0.03)
     assert after == pytest.approx(2.23, rel=0.03)
     assert activation_bytes(job("google/gemma-2-9b-it"), split(), box(gpus=1)) > after * GIB
+
+
+def test_sorting_samplers_leave_no_room_where_other_releases_run() -> None:
+    # gpt-oss-120b on one H100 (issue 33155: runs in 0.11, runs out of memory in 0.14). 1,024 sequences x 201,088 entries x
+    # 37.9 bytes = 7.3 GiB against 14.5 bytes = 2.8 GiB; 79.2 x 0.9 - 64 GiB of weights leaves 7.3.
+    fits = [
+        engine_log(job("openai/gpt-oss-120b", weights="fp4", engine_version=version), box(gpus=1), split(), longest=8192).fits
+        for version in ("0.11.0", "0.14.1", "0.19.0")
+    ]
+    assert fits == [True, False, True]
+
+
+def test_the_a100_starts_with_the_small_batches_since_pull_17885() -> None:
+    a100 = box("a100-sxm-80gb", gpus=1)
+    assert [sequence_limit(a100, memory_rules("vllm", version)) for version in ("0.8.5", "0.9.0", "0.19.0")] == [1024, 256, 256]
+    assert sequence_limit(box(gpus=1), memory_rules("vllm", "0.9.0")) == 1024
+
+
+def test_data_parallel_pools_do_not_add_up_for_one_request() -> None:
+    # Eight groups of one GPU each: 262,144 tokens x 62 layers x 2 x 8 heads x 128 x 2 bytes = 62 GiB, as the engine refused.
+    coder = job("Qwen/Qwen3-Coder-480B-A35B-Instruct", weights="fp8", engine_version="0.10.1")
+    groups = ServingLayout(tp=np.array(8.0), pp=np.array(1.0), attention_dp=np.array(8.0))
+    log = engine_log(coder, box("h200-sxm-141gb"), groups, longest=262_144)
+    assert float(kv_bytes_per_token_per_gpu(coder, groups)) * 262_144 / GIB == pytest.approx(62.0)
+    assert 0 < log.pool / GIB < 62
+    assert log.concurrency > 1
+    assert not log.fits
 
 
 def test_a_model_too_large_has_a_negative_pool_and_does_not_fit() -> None:
