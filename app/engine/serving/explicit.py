@@ -188,7 +188,11 @@ def _loaded(point: ServingPoint, number: Mapping[str, float | None], columns: Ma
         )
     if mode != "offline_max_throughput" and rate and not flight:
         return replace(point, requests_per_s=rate / point.replicas)
-    return replace(point, in_flight=max(flight / point.replicas, 1.0)) if flight else point
+    if not flight:
+        return point
+    asked = re.search(r"\b(\d+) (?:prompts|requests)\b", notes)
+    requests = float(asked.group(1)) / point.replicas if asked else None
+    return replace(point, in_flight=max(flight / point.replicas, 1.0), requests=requests)
 
 
 def _round_lengths(number: Mapping[str, float | None]) -> bool:

@@ -17,6 +17,8 @@ from app.engine.serving.work import PassWork, decode_work, prefill_work
 RATE_ITERATIONS = 40
 SATURATED = 0.97
 """Share of its capacity at which an open queue is called saturated."""
+USUAL_WAVES = 10.0
+"""Requests of a benchmark run over those in flight where the run does not say (InferenceX sends ten times its concurrency)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class ServingPoint:
     """Load of one replica. Exactly one of ``in_flight`` (closed loop) and ``requests_per_s`` is set; neither: as many
     requests as memory and the engine's limit allow.
 
-    burst: requests of a run that has an end; uneven: answers differ in length as people's do, so that the run ends with
+    requests: requests of a run in a closed loop, which all begin together; burst: requests of a run that has an end; uneven: answers differ in length as people's do, so that the run ends with
     ever fewer requests in flight; longest_output: tokens of the longest answer allowed; beams: sequences decoded for
     each request. served: requests pass
     a server (network, tokeniser); False: a benchmark calls the engine inside its own process.
@@ -37,6 +39,7 @@ class ServingPoint:
     in_flight: float | None = None
     requests_per_s: float | None = None
     batch_limit: float = 1024.0
+    requests: float | None = None
     burst: float | None = None
     uneven: bool = False
     longest_output: float | None = None
@@ -47,7 +50,8 @@ class ServingPoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointWork:
     """A point as arrays: one entry, or many points stacked for a fit. stages: pipeline stages at work at the same time;
-    closed: 1 in a closed loop, 0 where requests arrive at random; packed: prompts that one pass reads together in a burst.
+    closed: 1 in a closed loop, 0 where requests arrive at random; waves: times the loop turns from beginning to end; packed:
+    prompts that one pass reads together in a burst.
     """
 
     decode: PassWork
@@ -61,6 +65,7 @@ class PointWork:
     replicas: FloatArray
     served: FloatArray
     closed: FloatArray
+    waves: FloatArray
     packed: FloatArray
 
 
@@ -123,18 +128,24 @@ def point_work(point: ServingPoint, running: float, waiting: float = 0.0) -> Poi
         replicas=np.array(float(point.replicas)),
         served=np.array(float(point.served)),
         closed=np.array(float(point.requests_per_s is None)),
+        waves=np.array(max(point.requests / running, 1.0) if point.requests else USUAL_WAVES),
         packed=np.array(prefill_chunk(platform) / length),
     )
 
 
 def point_turn(work: PointWork, rates: Rates, constants: PassConstants) -> tuple[Turn, FloatArray]:
-    """Closed-loop turn of stacked points, and the seconds one prompt takes alone."""
+    """Closed-loop turn of stacked points, and the seconds one prompt takes alone.
+
+    Every request of the first of W waves waits for a burst, of the later ones the share that stays in step: engines that
+    read prompts in passes of their own end them together, those that mix prompts with decoding spread them out.
+    """
     step = pass_time(work.decode, rates, constants, prompt=False)
     one = pass_time(work.prompt, rates, constants, prompt=True)
     alone = one.total_s * np.maximum(work.chunks, 1.0)
     busy = (one.total_s - one.overhead_s) * work.chunks / work.stages
-    gap, burst = constants.prompt_gap_s * work.served, constants.burst_share * work.closed
-    turn = closed_turn(work.running, work.outputs, step.total_s, alone, busy, gap, burst, work.packed, constants.burst_decay)
+    in_step = constants.burst_share * np.maximum(work.running, 1.0) ** -constants.burst_decay
+    burst = (in_step + (1 - in_step) / work.waves) * work.closed
+    turn = closed_turn(work.running, work.outputs, step.total_s, alone, busy, constants.prompt_gap_s * work.served, burst, work.packed)
     return turn, alone
 
 
