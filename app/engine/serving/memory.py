@@ -114,13 +114,14 @@ def usable_bytes(platform: Platform, engine: str = "vllm", version: str = "") ->
 
 def kv_pool_bytes(job: ServingJob, platform: Platform, layout: ServingLayout) -> FloatArray:
     """What is left for the cache on one rank after weights, peak activations, runtime, graphs and the shared prefix,
-    bytes; negative where the model does not fit.
+    bytes; negative where the model does not fit. Of what is left an engine may leave a share unused.
 
     Graphs are taken off whether or not the engine does so itself: a design must not run out of memory later.
     """
     taken = weight_bytes_per_gpu(job, layout) + activation_bytes(job, layout, platform) + runtime_bytes(job, layout) + graph_bytes(job)
     usable = usable_bytes(platform, job.engine, job.engine_version)
-    return np.asarray(usable - taken - cache_bytes_per_prefix(job, layout), dtype=float)
+    free = usable - taken
+    return np.asarray(free * np.where(free > 0, rules_of(job).free_share, 1.0) - cache_bytes_per_prefix(job, layout), dtype=float)
 
 
 def cache_bytes_per_prefix(job: ServingJob, layout: ServingLayout) -> FloatArray:

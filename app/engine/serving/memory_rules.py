@@ -22,6 +22,7 @@ class MemoryRules:
 
     before: float
     fraction: float
+    free_share: float
     batch_tokens: float
     small_batch_tokens: float
     sequences: float

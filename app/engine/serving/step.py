@@ -2,7 +2,8 @@
 
 Roofline with efficiencies (Williams et al. 2009; Yuan et al., "LLM Inference Unveiled", arXiv 2402.16363):
 ``time = (traffic^p + arithmetic^p)^(1/p)`` for each group of matrix products, attention and the output head,
-plus activations, collectives and the gaps no arithmetic explains.
+plus activations, collectives and the gaps no arithmetic explains. A product of few rows still works through whole tiles
+of matrix units, so its arithmetic counts ``rows + rows_half``: GPUs with much bandwidth for their FLOP/s feel it first.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from app.engine.serving.work import PassWork, decode_work, prefill_work
 from app.units import GB
 
 NARROW = ("fp8", "fp4", "int8")
-BALANCE = 300.0
-"""FLOP per byte of an H100 in 16 bits; the rows that fill a tile pipeline grow with a GPU's own balance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +94,11 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
     slower = 1 + (constants.widened_share - 1) * rates.widens
     progress = constants.kernel_progress * slower * unfused
     side = work.dense_side / (work.dense_side + constants.side_half)
-    dense_rate = (
-        rates.dense
-        * dense_share
-        * progress
-        * side
-        * work.dense_rows
-        / (work.dense_rows + constants.rows_half * rates.dense / rates.bandwidth / BALANCE)
-    )
-    expert_half = constants.expert_rows_half * rates.expert / rates.bandwidth / BALANCE
-    filled = work.expert_rows / (work.expert_rows + expert_half)
+    dense_rate = rates.dense * dense_share * progress * side * work.dense_rows / (work.dense_rows + constants.rows_half)
+    filled = work.expert_rows / (work.expert_rows + constants.expert_rows_half)
     expert_side = work.expert_side / (work.expert_side + constants.side_half)
     expert_rate = rates.expert * expert_top * constants.expert_share * progress * expert_side * filled
-    head_half = constants.rows_half * rates.wide / rates.bandwidth / BALANCE
-    head_rate = rates.wide * constants.product_share * work.sequences / (work.sequences + head_half)
+    head_rate = rates.wide * constants.product_share * work.sequences / (work.sequences + constants.rows_half)
     dense_traffic, expert_traffic, head_traffic = (part / memory for part in (work.dense_bytes, work.expert_bytes, work.head_bytes))
     dense_flop, expert_flop, head_flop = work.dense_flop / dense_rate, work.expert_flop / expert_rate, work.head_flop / head_rate
     products = (
