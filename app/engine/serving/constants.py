@@ -75,7 +75,8 @@ class PassConstants:
 
     *_share: share of peak FLOP/s or bandwidth; rows_half: rows of a product at which half the rate is reached;
     *_gap_s: time per step, layer, MoE layer, layer split over GPUs and sequence that no arithmetic explains; burst_share:
-    how far requests stay in step with each other, ``burst_share N^-burst_decay``; gguf_share: rate of GGUF kernels against
+    how far requests stay in step with each other, ``burst_share N^-burst_decay``; group_repeat: how often decoding reads
+    a cache again for each further query head that shares it; gguf_share: rate of GGUF kernels against
     the engine's own; pcie_group_factor: collectives of three GPUs and more over
     PCIe against the collective model, whose sweeps are mostly of desktop boards; join: exponent of the norm
     that joins arithmetic and traffic (infinite = the longer counts alone); prompt_gap_s: once per request.
@@ -87,6 +88,7 @@ class PassConstants:
     narrow_product_share: Number
     expert_share: Number
     attention_share: Number
+    group_repeat: Number
     rows_half: Number
     expert_rows_half: Number
     side_half: Number
@@ -111,6 +113,7 @@ GENERATION_KEYS = (
     "product_share",
     "narrow_product_share",
     "attention_share",
+    "group_repeat",
     "gap_factor",
     "gap_growth_per_year",
 )
@@ -142,7 +145,8 @@ def engine_row(table: dict[str, Any], engine: str) -> dict[str, Any]:
 def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str, year: float) -> PassConstants:
     """Constants for one GPU generation, engine and year of release out of a table like ``serving.toml``.
 
-    A gap g of the reference year was ``g r^(2025.5 - year)``; kernels gave ``1 - p (2025.5 - year)`` of today's rate.
+    A gap g of the reference year was ``g r^(2025.5 - year)``; kernels gave ``1 - p (2025.5 - year)`` of today's rate, and
+    read a cache ``1 + q (2025.5 - year) (h - 1)`` times for h query heads that share it, which today's read once.
     """
     hardware, software, common = generation_row(table, gpu_generation), engine_row(table, engine), table["common"]
     age = min(max(REFERENCE_YEAR - year, -1.0), 2.5)
@@ -155,6 +159,7 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         narrow_product_share=hardware["narrow_product_share"],
         expert_share=common["expert_share"],
         attention_share=hardware["attention_share"],
+        group_repeat=hardware["group_repeat"] * max(age, 0.0),
         rows_half=common["rows_half"],
         expert_rows_half=common["expert_rows_half"],
         side_half=common["side_half"],

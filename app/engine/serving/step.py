@@ -106,7 +106,8 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
         + _joined(expert_traffic, expert_flop, constants.join)
         + _joined(head_traffic, head_flop, constants.join)
     )
-    cache = work.cache_bytes / (rates.bandwidth * constants.cache_share)
+    again = 1 + constants.group_repeat * (work.sharing - 1)
+    cache = work.cache_bytes * again / (rates.bandwidth * constants.cache_share)
     scores = work.attention_flop / (rates.wide * constants.attention_share * constants.kernel_progress)
     attention = np.where(prompt, scores, _joined(cache, scores, constants.join)) + work.stream_bytes / (
         rates.bandwidth * constants.memory_share

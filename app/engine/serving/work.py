@@ -28,7 +28,7 @@ class PassWork:
     """Work of one pass on its busiest GPU, all layers; arrays that broadcast together.
 
     dense_*, expert_*: matrix products outside and inside routed experts, with the rows each product sees and the
-    narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read; attention_flop:
+    narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read once; sharing: query heads that share a cached one; attention_flop:
     scores and values; stream_bytes: activations outside products; exchange_s: collectives
     inside the layers; pcie_group_s: the same where more than two GPUs of a server share nothing but PCIe; hop_s: between
     stages; layers, moe_layers, parallel_layers (split over GPUs), sequences: what launches and scheduling are counted by.
@@ -45,6 +45,7 @@ class PassWork:
     head_bytes: FloatArray
     head_flop: FloatArray
     cache_bytes: FloatArray
+    sharing: FloatArray
     attention_flop: FloatArray
     stream_bytes: FloatArray
     exchange_s: FloatArray
@@ -106,6 +107,7 @@ def _work(
     inner = shape.ffn_dense or shape.moe_ffn * max(shape.top_k + shape.shared_experts, 1) or shape.hidden
     reached = np.maximum(touched * shape.experts, 1.0) if shape.is_moe else 1.0
     head_rows = sequences / groups
+    shared_by = 1.0 if shape.attention == "mla" or not shape.kv_heads else max(shape.heads / shape.kv_heads, 1.0)
     exchange = exchange_s(job, platform, layout, rows)
     over_pcie = platform.scale_up.kind.startswith("pcie") & (tp > 2) & (tp <= platform.gpus_per_server)
     parts = {
@@ -120,6 +122,7 @@ def _work(
         "head_bytes": head * job.end_bits / 8 / layout.attention_tp,
         "head_flop": 2 * head_rows * head / layout.attention_tp,
         "cache_bytes": sequences / groups * kv_cache_bytes(shape, context, KV_BYTES[job.kv_cache]) * (layout.pp / kv_shares(job, layout)),
+        "sharing": np.full_like(rows, shared_by),
         "attention_flop": own_rows * attention_flop_per_token(job, context, absorbed=not prompt) / layout.attention_tp,
         "stream_bytes": own_rows * shape.layers * 2 * (ACTIVATION_PASSES * shape.hidden + 3 * inner / tp),
         "exchange_s": np.where(over_pcie, 0.0, exchange),
