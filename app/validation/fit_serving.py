@@ -46,7 +46,7 @@ UPPER = {
     "gap_growth_per_year": 3.0,
     "kernel_loss_per_year": 0.25,
     "join": 12.0,
-    "widened_share": 1.2,
+    "widened_share": 1.0,
     "gguf_share": 1.0,
     "burst_decay": 1.0,
 }
@@ -55,6 +55,8 @@ PRIOR_WIDTH = {"memory_share": 0.1, "product_share": 0.25, "narrow_product_share
                "layer_gap_s": 1.0, "moe_gap_s": 1.0, "parallel_gap_s": 1.0, "sequence_gap_s": 1.0, "prompt_gap_s": 0.7,
                "burst_share": 0.2, "burst_decay": 1.0, "gguf_share": 1.0, "group_repeat": 1.0, "pcie_group_factor": 0.7}  # fmt: skip
 USUAL_WIDTH = 0.4
+MEASURED_IN_TRAINING = {"cdna3": 0.1}
+"""Prior width of product shares that training runs fix: the stock engines of 2024 on these GPUs say little about products."""
 PRIOR_WEIGHT = 1.0
 METRIC_WEIGHT = {"ttft_ms": 0.5}
 """Times to the first token hold queueing that no steady state knows; they count less."""
@@ -162,9 +164,15 @@ class Parameters:
         self.names += [("engine", name, key) for name in FITTED_ENGINES for key in ENGINE_KEYS]
         self.start = np.log([max(self._value(prior, name), 1e-9) for name in self.names])
         self.now = np.log([max(self._value(table, name), 1e-9) for name in self.names])
-        self.width = np.array([PRIOR_WIDTH.get(key, USUAL_WIDTH) for _, _, key in self.names])
+        self.width = np.array([self._width(row, key) for _, row, key in self.names])
         self.lower = np.array([np.log(LOWER.get(key, 1e-9)) for _, _, key in self.names])
         self.upper = np.array([np.log(UPPER.get(key, 1e9)) for _, _, key in self.names])
+
+    @staticmethod
+    def _width(row: str, key: str) -> float:
+        if key.endswith("product_share") and row in MEASURED_IN_TRAINING:
+            return MEASURED_IN_TRAINING[row]
+        return PRIOR_WIDTH.get(key, USUAL_WIDTH)
 
     @staticmethod
     def _value(table: dict[str, Any], name: tuple[str, str, str]) -> float:

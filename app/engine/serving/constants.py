@@ -73,7 +73,8 @@ def rate_spread(job: ServingJob) -> tuple[float, float]:
 class PassConstants:
     """What turns work into time; floats, or arrays in the shape of the work.
 
-    *_share: share of peak FLOP/s or bandwidth; rows_half: rows of a product at which half the rate is reached;
+    *_share: share of peak FLOP/s or bandwidth; rows_half: rows of a product at which half the rate is reached
+    (widened_rows_half: of kernels that unpack stored weights, whose tiles are smaller);
     *_gap_s: time per step, layer, MoE layer, layer split over GPUs and sequence that no arithmetic explains; burst_share:
     how far requests stay in step with each other, ``burst_share N^-burst_decay``; group_repeat: how often decoding reads
     a cache again for each further query head that shares it; gguf_share: rate of GGUF kernels against
@@ -90,6 +91,7 @@ class PassConstants:
     attention_share: Number
     group_repeat: Number
     rows_half: Number
+    widened_rows_half: Number
     expert_rows_half: Number
     side_half: Number
     widened_share: Number
@@ -120,6 +122,7 @@ GENERATION_KEYS = (
 COMMON_KEYS = (
     "expert_share",
     "rows_half",
+    "widened_rows_half",
     "expert_rows_half",
     "side_half",
     "widened_share",
@@ -161,6 +164,7 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         attention_share=hardware["attention_share"],
         group_repeat=hardware["group_repeat"] * max(age, 0.0),
         rows_half=common["rows_half"],
+        widened_rows_half=common["widened_rows_half"],
         expert_rows_half=common["expert_rows_half"],
         side_half=common["side_half"],
         widened_share=common["widened_share"],

@@ -94,7 +94,8 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
     slower = 1 + (constants.widened_share - 1) * rates.widens
     progress = constants.kernel_progress * slower * unfused
     side = work.dense_side / (work.dense_side + constants.side_half)
-    dense_rate = rates.dense * dense_share * progress * side * work.dense_rows / (work.dense_rows + constants.rows_half)
+    half = constants.rows_half + (constants.widened_rows_half - constants.rows_half) * rates.widens
+    dense_rate = rates.dense * dense_share * progress * side * work.dense_rows / (work.dense_rows + half)
     filled = work.expert_rows / (work.expert_rows + constants.expert_rows_half)
     expert_side = work.expert_side / (work.expert_side + constants.side_half)
     expert_rate = rates.expert * expert_top * constants.expert_share * progress * expert_side * filled
