@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from app.advice.manifest import serving_manifest
 from app.advice.recommendation import Launch
 from app.catalog.model_shape import ModelShape
@@ -34,7 +36,8 @@ def _serving(shape: ModelShape, sized: Sized, context: int) -> Launch:
     fp8_cache = sized.precision.get("kv_cache") == "fp8"
     quantise = ["--quantization", "fp8"] if sized.precision.get("weights") == "fp8" and shape.native_precision != "fp8" else []
     if engine == "sglang":
-        arguments = ["python", "-m", "sglang.launch_server", "--model-path", shape.id, "--tp-size", str(layout.tp)]
+        arguments = ["python", "-m", "sglang.launch_server", "--model-path", shape.id, "--tp-size", str(layout.tp * layout.dp)]
+        arguments += ["--dp-size", str(layout.dp), "--enable-dp-attention"] if layout.dp > 1 else []
         arguments += ["--pp-size", str(layout.pp)] if layout.pp > 1 else []
         arguments += ["--ep-size", str(layout.ep)] if layout.ep > 1 else []
         arguments += ["--context-length", str(context)] if context else []
@@ -49,10 +52,11 @@ def _serving(shape: ModelShape, sized: Sized, context: int) -> Launch:
         arguments += ["--max_batch_size", str(slots)]
     else:
         arguments = ["vllm", "serve", shape.id, "--tensor-parallel-size", str(layout.tp)]
+        arguments += ["--data-parallel-size", str(layout.dp)] if layout.dp > 1 else []
         arguments += ["--pipeline-parallel-size", str(layout.pp)] if layout.pp > 1 else []
         arguments += ["--enable-expert-parallel"] if layout.ep > 1 else []
         arguments += ["--max-model-len", str(context)] if context else []
-        arguments += ["--max-num-seqs", str(slots)]
+        arguments += ["--max-num-seqs", str(math.ceil(slots / layout.dp))]  # of each data-parallel rank
         arguments += ["--kv-cache-dtype", "fp8"] if fp8_cache else []
         arguments += quantise
     manifest = serving_manifest(shape.id, sized, arguments)

@@ -20,14 +20,15 @@ FLAGS = {
 """Names in the engines' public argument references."""
 
 
-def _answer(engine: str, model: str, gpu: str, **precision: str):
+def _answer(engine: str, model: str, gpu: str, precision: dict[str, str] | None = None, **serving: float):
+    load = {"concurrent_users": 60, "input_tokens": 1000, "output_tokens": 300, "max_context_tokens": 8192, "engine": engine}
     profile = parse_profile(
         {
             "name": "chat",
             "workload": "online_inference",
             "model": {"id": model},
-            "precision": precision,
-            "serving": {"concurrent_users": 60, "input_tokens": 1000, "output_tokens": 300, "max_context_tokens": 8192, "engine": engine},
+            "precision": precision or {},
+            "serving": load | serving,
             "constraints": {"gpus": [gpu]},
         }
     )
@@ -46,10 +47,27 @@ def _read(engine: str, arguments: list[str]) -> argparse.Namespace:
     return read
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_data_parallel_attention_reads_back_too(engine):
+    """Eight groups of one GPU: vLLM counts the ranks of one group and the groups, SGLang all ranks and the groups."""
+    load = {"concurrent_users": 1200, "input_tokens": 4000, "output_tokens": 500, "tpot_ms": 100, "ttft_ms": 5000}
+    answer = _answer(engine, "deepseek-ai/DeepSeek-V3", "h200-sxm-141gb", **load)
+    (launch,) = answer.launch
+    layout = answer.design.parallel
+    assert (layout.tp, layout.dp, layout.ep) == (1, 8, 8)
+    reader = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    ranks, groups = ("--tensor-parallel-size", "--data-parallel-size") if engine == "vllm" else ("--tp-size", "--dp-size")
+    reader.add_argument(ranks, type=int, dest="ranks")
+    reader.add_argument(groups, type=int, dest="groups")
+    read, _ = reader.parse_known_args(launch.arguments)
+    assert (read.ranks if engine == "sglang" else read.ranks * read.groups) == layout.tp * layout.dp
+    assert read.groups == layout.dp
+
+
 @pytest.mark.parametrize("engine", FLAGS)
 @pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"])
 def test_the_arguments_read_back_give_the_design(engine, model):
-    answer = _answer(engine, model, "h100-sxm-80gb", kv_cache="bf16")
+    answer = _answer(engine, model, "h100-sxm-80gb", {"kv_cache": "bf16"})
     (launch,) = answer.launch
     read = _read(engine, launch.arguments)
     assert launch.engine == engine
@@ -73,7 +91,9 @@ def test_the_manifest_asks_for_the_gpus_of_the_design():
 
 def test_eight_bit_weights_and_cache_are_asked_for():
     """Published in 16 bits, the weights must be quantised on loading, or they take twice the memory the design gives them."""
-    arguments = _answer("vllm", "meta-llama/Llama-3.1-70B-Instruct", "h100-sxm-80gb", weights="fp8", kv_cache="fp8").launch[0].arguments
+    arguments = (
+        _answer("vllm", "meta-llama/Llama-3.1-70B-Instruct", "h100-sxm-80gb", {"weights": "fp8", "kv_cache": "fp8"}).launch[0].arguments
+    )
     assert arguments[arguments.index("--quantization") + 1] == "fp8"
     assert arguments[arguments.index("--kv-cache-dtype") + 1] == "fp8"
 

@@ -45,7 +45,7 @@ def sized_answer(
 ) -> Sized:
     """The whole answer for one layout: re-evaluated at the exact share of one replica."""
     job, platform = found.job, found.platform
-    layout = ServingLayout(tp=found.layout.tp[index : index + 1, :], pp=found.layout.pp[index : index + 1, :])
+    layout = found.layout.chosen(slice(index, index + 1))
     if demand.concurrent is not None:
         share = max(demand.concurrent.mid / replicas, 1.0)
     else:
@@ -66,7 +66,12 @@ def sized_answer(
     return Sized(
         platform=platform,
         span=span,
-        parallel=Parallel(tp=int(layout.tp[0, 0]), pp=int(layout.pp[0, 0]), ep=int(layout.tp[0, 0]) if job.shape.is_moe else 1),
+        parallel=Parallel(
+            tp=int(layout.attention_tp[0, 0]),
+            pp=int(layout.pp[0, 0]),
+            dp=int(layout.attention_dp[0, 0]),
+            ep=int(layout.tp[0, 0]) if job.shape.is_moe else 1,
+        ),
         replicas=replicas,
         memory_gb=memory_parts(job, layout, share, platform),
         capacity_gb=usable_bytes(platform, job.engine, job.engine_version) / GB,

@@ -12,7 +12,7 @@ from app.engine.platform import Platform
 from app.engine.result import Parallel, ServingFigures, Shortfall, Sized, Span
 from app.engine.serving.answer import memory_parts
 from app.engine.serving.constants import rate_spread, serving_constants, time_spread
-from app.engine.serving.job import ServingJob, ServingLayout
+from app.engine.serving.job import ServingJob
 from app.engine.serving.memory import (
     usable_bytes,
     weight_bytes_total,
@@ -46,7 +46,7 @@ def size_embedding(demand: ServingDemand, job: ServingJob, platform: Platform, s
     if total[index] > max_gpus:
         text = f"the rate needs {total[index]:,.0f} {platform.gpu.name}; at most {max_gpus:,} may be used"
         return shortfall("gpus", float(total[index]), float(max_gpus), "GPUs", text)
-    one = ServingLayout(tp=layout.tp[index : index + 1], pp=layout.pp[index : index + 1])
+    one = layout.chosen(slice(index, index + 1))
     latency = float(single[index]) * 1.5 / MS
     capacity = float(per_second[index]) * float(replicas[index])
     flop = rate * inputs * 2 * parameter_counts(job.shape).active

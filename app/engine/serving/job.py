@@ -98,6 +98,10 @@ class ServingLayout:
         """GPUs of one replica."""
         return self.tp * self.pp
 
+    def chosen(self, rows: NDArray[np.bool_] | slice) -> ServingLayout:
+        """Some of the layouts; the first axis of every split counts them."""
+        return ServingLayout(tp=self.tp[rows], pp=self.pp[rows], attention_dp=self.attention_dp[rows])
+
     @property
     def attention_tp(self) -> FloatArray:
         """Ranks that share one sequence's attention."""

@@ -26,9 +26,9 @@ class ServingPoint:
     """Load of one replica. Exactly one of ``in_flight`` (closed loop) and ``requests_per_s`` is set; neither: as many
     requests as memory and the engine's limit allow.
 
-    requests: requests of a run in a closed loop, which all begin together; burst: requests of a run that has an end; uneven: answers differ in length as people's do, so that the run ends with
-    ever fewer requests in flight; longest_output: tokens of the longest answer allowed; beams: sequences decoded for
-    each request. served: requests pass
+    requests: requests of a run in a closed loop, which all begin together; burst: requests of a run that has an end;
+    uneven: answers differ in length as people's do, so that the run ends with ever fewer requests in flight;
+    longest_output: tokens of the longest answer allowed; beams: sequences decoded for each request. served: requests pass
     a server (network, tokeniser); False: a benchmark calls the engine inside its own process.
     """
 

@@ -29,6 +29,8 @@ IN_FLIGHT = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 25
 RATE_HEADROOM = 0.85
 """A stated request rate is carried at most at this share of a replica's capacity: arrivals are not even."""
 MAX_STAGES = 16
+GROUPING_ENGINES = ("vllm", "sglang")
+"""Engines whose launch arguments ask for data-parallel attention around experts that are split over all GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,17 @@ def _splits(heads: int, layers: int, span: Span, per_server: int, max_gpus: int,
     return tuple(found)
 
 
+def _layouts(job: ServingJob, pairs: tuple[tuple[int, int], ...]) -> ServingLayout:
+    """Layouts of (tp, pp) pairs, and again with data-parallel attention where tensor parallelism would copy the cache: ranks
+    beyond the KV heads (one for MLA's latent) then hold other sequences (DeepSeek-V3 report, section 3.4)."""
+    heads = 1 if job.shape.attention == "mla" else max(job.shape.kv_heads, 1)
+    rows = [(tp, pp, 1) for tp, pp in pairs]
+    if job.shape.is_moe and job.engine in GROUPING_ENGINES:
+        rows += [(tp, pp, tp // heads) for tp, pp in pairs if tp > heads and tp % heads == 0]
+    tp, pp, groups = np.array(rows, dtype=float).T[:, :, np.newaxis]
+    return ServingLayout(tp=tp, pp=pp, attention_dp=groups)
+
+
 def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, percentile: float) -> Replica | Shortfall:
     """Every layout of the span with its latency over requests in flight, or why there is none."""
     gpu, shape = platform.gpu, job.shape
@@ -105,7 +118,7 @@ def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, per
                 "gpus", wanted, max_gpus, "GPUs", f"a job of this reach needs at least {wanted} GPUs and {max_gpus} may be used"
             )
         return shortfall("heads", heads, None, "attention heads", f"{heads} attention heads do not divide over the GPUs of this kind")
-    layout = ServingLayout(tp=np.array([[float(tp)] for tp, _ in pairs]), pp=np.array([[float(pp)] for _, pp in pairs]))
+    layout = _layouts(job, pairs)
     pool = kv_pool_bytes(job, platform, layout)
     longest = cache_bytes_per_request(job, job.max_context_tokens, layout)
     mean = cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, layout)
@@ -118,8 +131,8 @@ def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, per
         where = "one GPU" if count == 1 else f"{count} GPUs"
         text = f"{where} ({gpu.name}) would need {need:,.0f} GB each for weights and one longest request; {have:,.0f} GB are usable"
         return shortfall("memory", need, have, "GB per GPU", text)
-    layout = ServingLayout(tp=layout.tp[fits[:, 0]], pp=layout.pp[fits[:, 0]])
-    most = np.floor(np.maximum(pool / mean, 1.0))[fits[:, 0], 0]
+    most = np.floor(np.maximum(pool / mean, 1.0) * layout.attention_dp)[fits[:, 0], 0]
+    layout = layout.chosen(fits[:, 0])
     steady = steady_state(job, platform, layout, IN_FLIGHT[np.newaxis, :], percentile)
     return Replica(job=job, platform=platform, layout=layout, steady=steady, most_by_memory=most)
 

@@ -28,10 +28,11 @@ class PassWork:
     """Work of one pass on its busiest GPU, all layers; arrays that broadcast together.
 
     dense_*, expert_*: matrix products outside and inside routed experts, with the rows each product sees and the
-    narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read once; sharing: query heads that share a cached one; attention_flop:
-    scores and values; stream_bytes: activations outside products; exchange_s: collectives
-    inside the layers; pcie_group_s: the same where more than two GPUs of a server share nothing but PCIe; hop_s: between
-    stages; layers, moe_layers, parallel_layers (split over GPUs), sequences: what launches and scheduling are counted by.
+    narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read once; sharing: query heads
+    that share a cached one; attention_flop: scores and values; stream_bytes: activations outside products; exchange_s:
+    collectives inside the layers; pcie_group_s: the same where more than two GPUs of a server share nothing but PCIe;
+    hop_s: between stages; layers, moe_layers, parallel_layers (split over GPUs), sequences: what launches and scheduling
+    are counted by.
     """
 
     dense_bytes: FloatArray

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from app.engine.platform import Platform
 from app.engine.result import Shortfall, Sized
 from app.engine.serving.cpu import cpu_serving
+from app.engine.serving.replica import Replica, evaluate
 from app.engine.serving.sizing import size_batch, size_serving
 from app.ranges import Range
 from app.workload.demand import BatchDemand, PrecisionDemand, ServingDemand
-from tests.engine.serving.conftest import AUTO, box, demand, model
+from tests.engine.serving.conftest import AUTO, box, demand, job, model
 
 LLAMA_8B, LLAMA_70B = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.3-70B-Instruct"
 
@@ -173,3 +174,18 @@ def test_one_platform_takes_less_than_ten_milliseconds_in_the_middle() -> None:
         size_serving(wanted, model(LLAMA_70B), box(), "one_server", AUTO, 64)
         times.append(time.perf_counter() - began)
     assert sorted(times)[len(times) // 4] < 0.02
+
+
+def test_attention_groups_hold_what_tensor_parallelism_would_copy() -> None:
+    """MLA's latent cannot be split: on 8 ranks of tensor parallelism each holds every sequence, in 8 groups an eighth of them.
+
+    So 8 groups hold 8 times the requests per byte of pool; their pool is smaller by the attention weights they copy.
+    """
+    deepseek = job("deepseek-ai/DeepSeek-V3", weights="fp8", input_tokens=4000, output_tokens=500, max_context_tokens=8192)
+    found = evaluate(deepseek, box("h200-sxm-141gb"), "one_server", 8, 95)
+    assert isinstance(found, Replica)
+    by_groups = {int(groups): most for groups, most in zip(found.layout.attention_dp[:, 0], found.most_by_memory, strict=True)}
+    assert 4 < by_groups[8] / by_groups[1] < 8
+    dense = evaluate(job("meta-llama/Llama-3.1-70B-Instruct"), box(), "one_server", 8, 95)
+    assert isinstance(dense, Replica)
+    assert (dense.layout.attention_dp == 1).all()
