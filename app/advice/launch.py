@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 from app.advice.manifest import serving_manifest
@@ -22,15 +23,17 @@ def launch_settings(demand: Demand, sized: Sized) -> list[Launch]:
     """Settings for the engine of the design; empty for work that has no such engine."""
     if sized.serving is not None and sized.engine and demand.shape is not None:
         context = int(demand.serving.max_context_tokens) if demand.serving is not None else 0
-        return [_serving(demand.shape, sized, context)]
+        drafted = round(demand.serving.speculative_tokens) if demand.serving is not None else 0
+        return [_serving(demand.shape, sized, context, drafted)]
     if sized.training is not None and demand.training is not None:
         return [_training(demand, sized)]
     return []
 
 
-def _serving(shape: ModelShape, sized: Sized, context: int) -> Launch:
+def _serving(shape: ModelShape, sized: Sized, context: int, drafted: int) -> Launch:
     """Weights stored in 8-bit floats are quantised while they load, unless published so; other narrow formats need a
-    checkpoint quantised beforehand, which the model's path must then name."""
+    checkpoint quantised beforehand, which the model's path must then name. So must the draft head of speculative decoding,
+    where it is not a part of the checkpoint."""
     layout, slots = sized.parallel, max(round(sized.serving.concurrent_per_replica), 1) if sized.serving else 1
     engine = sized.engine
     fp8_cache = sized.precision.get("kv_cache") == "fp8"
@@ -43,6 +46,7 @@ def _serving(shape: ModelShape, sized: Sized, context: int) -> Launch:
         arguments += ["--context-length", str(context)] if context else []
         arguments += ["--max-running-requests", str(slots)]
         arguments += ["--kv-cache-dtype", "fp8_e4m3"] if fp8_cache else []
+        arguments += ["--speculative-algorithm", "EAGLE3", "--speculative-num-steps", str(drafted)] if drafted else []
         arguments += quantise
     elif engine == "tensorrt_llm":
         arguments = ["trtllm-serve", shape.id, "--tp_size", str(layout.tp)]
@@ -58,6 +62,7 @@ def _serving(shape: ModelShape, sized: Sized, context: int) -> Launch:
         arguments += ["--max-model-len", str(context)] if context else []
         arguments += ["--max-num-seqs", str(math.ceil(slots / layout.dp))]  # of each data-parallel rank
         arguments += ["--kv-cache-dtype", "fp8"] if fp8_cache else []
+        arguments += ["--speculative-config", json.dumps({"method": "eagle3", "num_speculative_tokens": drafted})] if drafted else []
         arguments += quantise
     manifest = serving_manifest(shape.id, sized, arguments)
     return Launch(engine=engine, engine_version=sized.engine_version, arguments=arguments, manifest=manifest)

@@ -190,6 +190,8 @@ FIELDS: tuple[FormField, ...] = (
     _field("serving.max_context_tokens", "Longest request to serve", "traffic", "number", Serving, workloads=LLM_SERVING, unit="tokens", advanced=True),
     _field("serving.shared_prefix_tokens", "Same start of every prompt", "traffic", "number", Serving, workloads=LLM_SERVING, unit="tokens", advanced=True),
     _field("serving.prefix_reuse", "Prompt found in the cache", "traffic", "number", Serving, workloads=LLM_SERVING, unit="0 to 1", advanced=True),
+    _field("serving.speculative_tokens", "Tokens drafted ahead", "traffic", "number", Serving, workloads=("online_inference",), unit="tokens", advanced=True),
+    _field("serving.acceptance_rate", "of which accepted", "traffic", "number", Serving, workloads=("online_inference",), unit="0 to 0.99", advanced=True),
     _field("serving.percentile", "Limits hold for", "traffic", "number", Serving, workloads=LLM_SERVING, unit="% of requests", advanced=True),
     _field("serving.engine", "Serving engine", "traffic", "select", Serving, workloads=LLM_SERVING, advanced=True),
     _field("serving.images_per_request", "Images in a request", "traffic", "number", Serving, workloads=LLM_SERVING, unit="images", advanced=True),

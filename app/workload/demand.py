@@ -44,6 +44,8 @@ class ServingDemand:
     prefix_reuse: float
     images_per_request: float
     image_pixels: float
+    speculative_tokens: float = 0.0
+    acceptance_rate: float = 0.0
     ttft_stated: bool = True
     """False: ``ttft_ms`` is a default, which guides the size but cannot refuse a design."""
     tpot_stated: bool = True

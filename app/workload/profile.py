@@ -122,6 +122,19 @@ class Serving(Part):
         default=0.0, description="Share of prompt tokens found in the cache, 0 to 1"
     )
 
+    speculative_tokens: Annotated[float, number(16, zero=True)] = Field(
+        default=0.0, description="Tokens a draft head proposes for each pass (speculative decoding); 0 = none"
+    )
+    acceptance_rate: Annotated[float, number(0.99, zero=True)] | None = Field(
+        default=None, description="Share of the proposed tokens the model accepts, 0 to 0.99; measured on your own prompts"
+    )
+
+    @model_validator(mode="after")
+    def _acceptance_stated(self) -> Serving:
+        if self.speculative_tokens and self.acceptance_rate is None:
+            raise fault("is needed with speculative_tokens: what it gains depends on it", field="acceptance_rate", limit="0 to 0.99")
+        return self
+
     @model_validator(mode="after")
     def _one_load(self) -> Serving:
         stated = [name for name in LOADS if getattr(self, name) is not None]

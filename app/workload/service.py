@@ -128,6 +128,8 @@ def _serving_demand(profile: WorkloadProfile, shape: ModelShape | None, filler: 
         prefix_reuse=serving.prefix_reuse,
         images_per_request=serving.images_per_request,
         image_pixels=serving.image_pixels or 0.0,
+        speculative_tokens=serving.speculative_tokens if writes else 0.0,
+        acceptance_rate=serving.acceptance_rate or 0.0,
         ttft_stated=serving.ttft_ms is not None,
         tpot_stated=writes and serving.tpot_ms is not None,
     )

@@ -66,6 +66,7 @@ PLAIN = [
     "serving.percentile",
     "serving.prefix_reuse",
     "serving.shared_prefix_tokens",
+    "serving.speculative_tokens",
 ]
 CHOICES = [
     "workload",
@@ -92,6 +93,7 @@ def cases():
                 "serving.prefix_reuse",
                 "serving.shared_prefix_tokens",
                 "serving.concurrent_users",
+                "serving.speculative_tokens",
             ):
                 continue
             yield path, value

@@ -139,7 +139,7 @@ def _time_parts(
     gpus, per_server = int(layout.gpus[0, 0]), platform.gpus_per_server
     exchange, hop = float(step.exchange_s[0, 0]), float(step.hop_s[0, 0])
     across = gpus > per_server
-    steps = max(job.output_tokens, 1.0)
+    steps = max(job.output_tokens / job.tokens_per_pass, 1.0)
     parts = {
         "memory_bandwidth": max(weights, arithmetic) * (weights >= arithmetic) + float(step.attention_s[0, 0]),
         "compute": arithmetic * (arithmetic > weights) + float(exact.prefill_s[0, 0]) / float(layout.pp[0, 0]) * share / steps,

@@ -32,6 +32,10 @@ class ServingJob:
     shared_prefix_tokens: float = 0.0
     prefix_reuse: float = 0.0
     max_context_tokens: float = 4096.0
+    speculative_tokens: float = 0.0
+    """Tokens a draft head proposes before each pass; 0 = plain decoding."""
+    acceptance_rate: float = 0.0
+    """Probability that a proposed token is accepted, each taken as independent of the others."""
     engine: str = "vllm"
     engine_version: str = ""
     """Release, for the memory rules; empty = the newest known."""
@@ -43,6 +47,13 @@ class ServingJob:
         """Prompt tokens that must be computed: without the cached prefix and the re-used share."""
         fresh = max(self.input_tokens - self.shared_prefix_tokens, 0.0)
         return max(fresh * (1 - self.prefix_reuse), 1.0)
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Tokens a sequence gains with one pass: ``(1 - a^(k+1)) / (1 - a)`` of k proposed and an acceptance rate a
+        (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", arXiv 2211.17192, equation 1)."""
+        proposed, accepted = self.speculative_tokens, self.acceptance_rate
+        return (1 - accepted ** (proposed + 1)) / (1 - accepted)
 
     @property
     def bits(self) -> float:

@@ -63,6 +63,8 @@ def serving_job(demand: ServingDemand, shape: ModelShape, precision: PrecisionDe
         output_tokens=demand.output_tokens,
         shared_prefix_tokens=demand.shared_prefix_tokens,
         prefix_reuse=demand.prefix_reuse,
+        speculative_tokens=demand.speculative_tokens,
+        acceptance_rate=demand.acceptance_rate,
         max_context_tokens=max(demand.max_context_tokens, demand.input_tokens + demand.output_tokens),
         engine=engine,
         engine_version=demand.engine_version,

@@ -94,13 +94,13 @@ def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_
     prompt = one.total_s * chunks
     busy = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / stages
     constants = pass_constants(platform.gpu, job.engine, job.year)
-    outputs = max(job.output_tokens, 1.0)
+    outputs = max(job.output_tokens / job.tokens_per_pass, 1.0)
     # People do not start together as a benchmark's requests do, so nobody waits for a burst.
     packed = prefill_chunk(platform) / job.computed_input_tokens
     turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s, 0.0, packed)
     tail = -math.log(max(1 - percentile / 100, 1e-6))
     ttft = turn.first_s + turn.wait_s * (tail - 1)
-    tpot = turn.gap_s * (1 + TPOT_SPREAD * normal_quantile(percentile))
+    tpot = turn.gap_s / job.tokens_per_pass * (1 + TPOT_SPREAD * normal_quantile(percentile))
     rate = in_flight / turn.turn_s
     shape = np.broadcast_shapes(turn.turn_s.shape, ttft.shape)
     ttft, tpot, rate, share, flight = (np.broadcast_to(value, shape) for value in (ttft, tpot, rate, turn.prompt_share, in_flight))

@@ -8,7 +8,7 @@ of matrix units, so its arithmetic counts ``rows + rows_half``: GPUs with much b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from app.engine.platform import Platform
 from app.engine.serving.constants import Number, PassConstants, pass_constants
 from app.engine.serving.job import FloatArray, ServingJob, ServingLayout
 from app.engine.serving.memory import prefill_chunk
-from app.engine.serving.work import PassWork, decode_work, prefill_work
+from app.engine.serving.work import PassWork, decode_work, draft_work, prefill_work
 from app.units import GB
 
 NARROW = ("fp8", "fp4", "int8")
@@ -74,6 +74,11 @@ class PassTime:
     hop_s: FloatArray
     overhead_s: FloatArray
     total_s: FloatArray
+
+    def plus(self, other: PassTime, times: float) -> PassTime:
+        """This pass and another, so many times, part by part."""
+        names = [field.name for field in fields(self)]
+        return PassTime(**{name: getattr(self, name) + times * getattr(other, name) for name in names})
 
 
 def _joined(first: FloatArray, second: FloatArray, power: Number) -> FloatArray:
@@ -137,10 +142,15 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
 
 
 def decode_step(job: ServingJob, platform: Platform, layout: ServingLayout, batch: ArrayLike, context: ArrayLike) -> PassTime:
-    """One token for each of ``batch`` sequences of ``context`` tokens."""
-    work = decode_work(job, platform, layout, batch, context)
-    constants = pass_constants(platform.gpu, job.engine, job.year)
-    return pass_time(work, rates_of(job, platform.gpu), constants, prompt=False)
+    """One pass over ``batch`` sequences of ``context`` tokens, with the drafts it checks: k proposals, one after the other."""
+    rates, constants = rates_of(job, platform.gpu), pass_constants(platform.gpu, job.engine, job.year)
+    checked = pass_time(decode_work(job, platform, layout, batch, context), rates, constants, prompt=False)
+    if not job.speculative_tokens:
+        return checked
+    # Drafts are proposed inside the same step of the scheduler.
+    inside = replace(constants, step_gap_s=0.0, sequence_gap_s=0.0)
+    drafted = pass_time(draft_work(job, platform, layout, batch, context), rates, inside, prompt=False)
+    return checked.plus(drafted, job.speculative_tokens)
 
 
 def prompt_pass(job: ServingJob, platform: Platform, layout: ServingLayout, tokens: ArrayLike) -> tuple[PassTime, FloatArray]:

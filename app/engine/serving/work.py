@@ -7,7 +7,7 @@ Inference" (arXiv 2211.05102) for bytes and FLOP of a step; DeepSeek-V2 (arXiv 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,9 +75,23 @@ def touched_experts(job: ServingJob, rows: ArrayLike) -> FloatArray:
 
 
 def decode_work(job: ServingJob, platform: Platform, layout: ServingLayout, batch: ArrayLike, context: ArrayLike) -> PassWork:
-    """One token for each of ``batch`` sequences whose contexts are ``context`` tokens long in the mean."""
+    """One pass over ``batch`` sequences whose contexts are ``context`` tokens long in the mean: one token of each, and those
+    a draft head proposed, to be checked; the cache of a sequence is read once for all of them."""
     sequences = np.asarray(batch, dtype=float)
-    return _work(job, platform, layout, sequences, sequences, np.asarray(context, dtype=float), prompt=False)
+    rows = sequences * (1 + job.speculative_tokens)
+    return _work(job, platform, layout, rows, sequences, np.asarray(context, dtype=float), prompt=False)
+
+
+def draft_work(job: ServingJob, platform: Platform, layout: ServingLayout, batch: ArrayLike, context: ArrayLike) -> PassWork:
+    """One token of each sequence proposed by a draft head: one dense layer of the model and its output head (EAGLE, arXiv
+    2401.15077; the multi-token module of DeepSeek-V3 is alike)."""
+    whole = decode_work(replace(job, speculative_tokens=0.0), platform, layout, batch, context)
+    count = float(job.shape.layers)
+    one = np.minimum(whole.layers, 1.0)
+    split = {name: getattr(whole, name) / count for name in ("dense_bytes", "dense_flop", "cache_bytes", "attention_flop", "stream_bytes")}
+    links = {name: getattr(whole, name) / count for name in ("exchange_s", "pcie_group_s", "parallel_layers")}
+    none = dict.fromkeys(("expert_bytes", "expert_flop", "hop_s", "moe_layers"), 0.0 * whole.expert_bytes)
+    return replace(whole, **split, **links, **none, layers=one)
 
 
 def prefill_work(job: ServingJob, platform: Platform, layout: ServingLayout, tokens: ArrayLike, context: ArrayLike) -> PassWork:
@@ -107,7 +121,7 @@ def _work(
     chosen = shape.moe_layers * shape.top_k * counts.expert
     inner = shape.ffn_dense or shape.moe_ffn * max(shape.top_k + shape.shared_experts, 1) or shape.hidden
     reached = np.maximum(touched * shape.experts, 1.0) if shape.is_moe else 1.0
-    head_rows = sequences / groups
+    head_rows = (sequences if prompt else rows) / groups
     shared_by = 1.0 if shape.attention == "mla" or not shape.kv_heads else max(shape.heads / shape.kv_heads, 1.0)
     exchange = exchange_s(job, platform, layout, rows)
     over_pcie = platform.scale_up.kind.startswith("pcie") & (tp > 2) & (tp <= platform.gpus_per_server)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.engine.serving.job import ServingJob
 from app.engine.serving.point import ServingPoint, running_requests, serve
 from app.engine.serving.steady import closed_turn, normal_quantile, steady_state
 from app.engine.serving.step import decode_step, prefill
@@ -162,3 +164,19 @@ def test_uneven_answers_end_a_run_slowly() -> None:
     assert uneven.output_tokens_per_s < 0.8 * even.output_tokens_per_s
     long = serve(_point(in_flight=64.0, burst=100_000.0, uneven=True))
     assert long.output_tokens_per_s == pytest.approx(even.output_tokens_per_s, rel=0.05)
+
+
+def test_speculative_decoding_gains_what_acceptance_allows() -> None:
+    """3 proposed, 70% accepted: (1 - 0.7^4) / (1 - 0.7) = 2.533 tokens a pass (Leviathan et al., arXiv 2211.17192)."""
+    plain = job()
+    drafted = replace(plain, speculative_tokens=3.0, acceptance_rate=0.7)
+    assert drafted.tokens_per_pass == pytest.approx(2.533, abs=1e-3)
+
+    def gain(in_flight: float, spoken: ServingJob) -> float:
+        lone, helped = (steady_state(one, box(), split(), np.array([[in_flight]]), 50).tpot_s.item() for one in (plain, spoken))
+        return lone / helped
+
+    # One request reads the weights once for 2.5 tokens; a full batch is arithmetic, and rejected tokens are work for nothing.
+    assert 1.8 < gain(1.0, drafted) < 2.533
+    assert gain(512.0, drafted) < gain(1.0, drafted)
+    assert gain(1.0, replace(drafted, acceptance_rate=0.0)) < 1
