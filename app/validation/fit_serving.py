@@ -57,7 +57,7 @@ PRIOR_WIDTH = {"memory_share": 0.1, "product_share": 0.25, "narrow_product_share
 USUAL_WIDTH = 0.4
 MEASURED_IN_TRAINING = {"cdna3": 0.1}
 """Prior width of product shares that training runs fix: the stock engines of 2024 on these GPUs say little about products."""
-PRIOR_WEIGHT = 1.0
+PRIOR_WEIGHT = 1.7
 METRIC_WEIGHT = {"ttft_ms": 0.5}
 """Times to the first token hold queueing that no steady state knows; they count less."""
 

@@ -53,7 +53,7 @@ class ServingJob:
         """Tokens a sequence gains with one pass: ``(1 - a^(k+1)) / (1 - a)`` of k proposed and an acceptance rate a
         (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", arXiv 2211.17192, equation 1)."""
         proposed, accepted = self.speculative_tokens, self.acceptance_rate
-        return (1 - accepted ** (proposed + 1)) / (1 - accepted)
+        return float((1 - accepted ** (proposed + 1)) / (1 - accepted))
 
     @property
     def bits(self) -> float:
