@@ -122,6 +122,8 @@ def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[Servi
     point = explicit_point(filled, catalog)
     longest = number["max_model_len"] or asked or float(point.job.shape.max_context or DEFAULT_LENGTH)
     job = replace(point.job, max_context_tokens=longest)
+    notes = str(columns.get("notes") or "").lower()
+    draft = re.search(r"\bmtp (\d)", notes)
     log = engine_log(
         job,
         point.platform,
@@ -130,6 +132,9 @@ def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[Servi
         fraction=number["gpu_memory_utilization"],
         batch_tokens=number["max_num_batched_tokens"],
         sequences=number["max_num_seqs"],
+        captures=str(columns.get("cuda_graphs") or "yes") != "no",
+        prefix_caching="prefix caching" in notes and "prefix caching off" not in notes,
+        draft_tokens=int(draft.group(1)) if draft else 0,
     )
     if number["max_model_len"] is None and not asked and log.pool > 0:
         # The length a server was started with is not known: it was one that fits.
