@@ -15,6 +15,7 @@ from app.engine.serving.memory_rules import (
     takes_large_batches,
     visible_bytes,
 )
+from app.engine.serving.static_share import static_share
 from app.units import GIB
 from app.workload.architecture import kv_cache_bytes, kv_cache_bytes_per_token, parameter_counts
 
@@ -186,11 +187,12 @@ def free_bytes(
     weights are read, less the weights.
     """
     rules = rules_of(job)
-    share = fraction or rules.fraction
     visible = visible_bytes(platform.gpu)
+    share: float | FloatArray = fraction or rules.fraction
     weights = weight_bytes_per_gpu(job, layout) + position_table_bytes(job)
     runtime = runtime_bytes(job, layout, platform)
     if job.engine == "sglang":
+        share = fraction or static_share(job.shape, visible, layout, by_ranks=rules.share_by_ranks)
         return np.asarray(share * (visible - runtime) - weights, dtype=float)
     activations = activation_bytes(job, layout, platform, tokens=tokens, sequences=sequences)
     if job.engine == "tensorrt_llm":

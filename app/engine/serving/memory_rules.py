@@ -43,6 +43,7 @@ class MemoryRules:
     windows_capped: bool
     window_share: float
     state_share: float
+    share_by_ranks: bool
 
 
 @cache

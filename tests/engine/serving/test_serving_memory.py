@@ -23,8 +23,9 @@ from app.engine.serving.memory import (
     weight_bytes_per_gpu,
 )
 from app.engine.serving.memory_rules import memory_rules, version_number, visible_bytes
+from app.engine.serving.static_share import static_share
 from app.units import GIB
-from tests.engine.serving.conftest import box, job, split
+from tests.engine.serving.conftest import box, job, model, split
 
 
 @pytest.mark.parametrize(
@@ -203,3 +204,19 @@ def test_more_gpus_never_leave_a_smaller_pool_for_the_weights(tp: int, pp: int) 
     assert weight_bytes_per_gpu(llama, split(2 * tp, pp)) < weight_bytes_per_gpu(llama, split(tp, pp))
     assert weight_bytes_per_gpu(llama, split(tp, 2 * pp)) < weight_bytes_per_gpu(llama, split(tp, pp))
     assert kv_pool_bytes(llama, box(), split(2 * tp, 2 * pp)) > kv_pool_bytes(llama, box(), split(tp, pp)) or tp * pp == 1
+
+
+def test_sglang_reserves_for_chunks_graphs_and_ranks_unless_told() -> None:
+    shape, one, four = job().shape, split(), split(4)
+    # One H100 of 79.2 GiB: 512 + 1.5 x 8,192 + 2 x 256 + 128 = 13,440 of 81,101 MiB; four: 2 x 512 + 512 = 14,336.
+    share = static_share(shape, 79.2 * GIB, one, by_ranks=False)
+    assert float(share) == pytest.approx(1 - 13_440 / (79.2 * 1024))
+    assert float(static_share(shape, 79.2 * GIB, four, by_ranks=False)) == pytest.approx(1 - 14_336 / (79.2 * 1024))
+    # 24 GB card: 512 + 1.5 x 2,048 + 2 x 24 + 128 = 3,760 MiB. Vision towers take 9% more.
+    assert float(static_share(shape, 23.6 * GIB, one, by_ranks=False)) == pytest.approx(1 - 3_760 / (23.6 * 1024))
+    vision = model("google/gemma-3-27b-it")
+    assert float(static_share(vision, 79.2 * GIB, one, by_ranks=False)) == pytest.approx(0.9101 * float(share))
+    ranks = ServingLayout(tp=np.array([1.0, 2.0, 4.0, 8.0, 16.0]), pp=np.array(1.0))
+    assert static_share(shape, 79.2 * GIB, ranks, by_ranks=True).tolist() == [0.88, 0.87, 0.85, 0.81, 0.79]
+    assert memory_rules("sglang", "0.4.6").share_by_ranks
+    assert not memory_rules("sglang").share_by_ranks
