@@ -84,6 +84,8 @@ class ModelShape:
     """Parameters the components above do not describe (NAS-pruned widths, index heads, MTP), billions."""
     vision_params_b: float = 0.0
     """Vision tower and projector, billions of parameters."""
+    image_tokens: int = 0
+    """Tokens of the largest picture a tower of any resolution takes; 0 = pictures are cut into tiles of one size."""
     params_b: float
     """Total parameters in billions: the published count where there is one, else computed from the shape."""
     active_params_b: float

@@ -122,7 +122,7 @@ def parameter_counts(shape: ModelShape) -> ParameterCounts:
     )
 
 
-def _kv_elements(shape: ModelShape, *, sliding: bool) -> float:
+def kv_cache_elements(shape: ModelShape, *, sliding: bool) -> float:
     """Cache elements of one token in one layer: K and V of every KV head, or the MLA latent with its rope key."""
     if shape.attention == "none":
         return 0.0
@@ -135,7 +135,7 @@ def _kv_elements(shape: ModelShape, *, sliding: bool) -> float:
 
 def kv_cache_bytes_per_token(shape: ModelShape, kv_bytes: float = 2.0) -> float:
     """Cache growth per token of context, bytes: full-attention layers only (windows and states are capped)."""
-    return shape.full_attention_layers * shape.kv_cache_share * _kv_elements(shape, sliding=False) * kv_bytes
+    return shape.full_attention_layers * shape.kv_cache_share * kv_cache_elements(shape, sliding=False) * kv_bytes
 
 
 def kv_cache_bytes(shape: ModelShape, tokens: Any, kv_bytes: float = 2.0) -> Any:
@@ -145,6 +145,6 @@ def kv_cache_bytes(shape: ModelShape, tokens: Any, kv_bytes: float = 2.0) -> Any
     """
     full = kv_cache_bytes_per_token(shape, kv_bytes) * np.asarray(tokens, dtype=float)
     window = np.minimum(np.asarray(tokens, dtype=float), shape.sliding_window or np.inf)
-    sliding = shape.sliding_layers * _kv_elements(shape, sliding=True) * kv_bytes * window if shape.sliding_layers else 0.0
+    sliding = shape.sliding_layers * kv_cache_elements(shape, sliding=True) * kv_bytes * window if shape.sliding_layers else 0.0
     state = shape.linear_layers * shape.linear_state_bytes_per_layer
     return full + sliding + state

@@ -25,6 +25,9 @@ TIED = (
     "gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", *ENCODERS,
 )  # fmt: skip
 """Families whose output head shares the embedding unless the config says otherwise."""
+QWEN_IMAGE_TOKENS = 16_384
+"""Tokens of the largest picture of Qwen's vision models since Qwen2-VL (``preprocessor_config.json``: 12.8 million pixels of
+28 x 28 per token, 16.8 million of 32 x 32 in Qwen3-VL)."""
 NOT_COUNTED = {
     "albert": "shares one layer's weights between all",
     "recurrentgemma": "has recurrent layers of a kind not known here",
@@ -73,6 +76,7 @@ def _decoder(reader: Reader, config: Mapping[str, Any], kind: str) -> ModelShape
         "gated_mlp": kind not in TWO_MATRIX_MLP,
         "max_context": reader.count("context", default=0, high=MAX_TOKENS),
         "vision_params_b": _vision_b(config, hidden),
+        "image_tokens": QWEN_IMAGE_TOKENS if kind.startswith("qwen") and isinstance(config.get("vision_config"), Mapping) else 0,
     }
     values |= blocks
     values |= {"attention": "none", "heads": 0, "kv_heads": 0, "head_dim": 0} if kind in PURE_SSM else _attention(reader, kind, hidden)

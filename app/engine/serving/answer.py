@@ -19,6 +19,7 @@ from app.engine.serving.memory import (
     graph_bytes,
     kv_bytes_per_token_per_gpu,
     kv_pool_bytes,
+    position_table_bytes,
     runtime_bytes,
     usable_bytes,
     weight_bytes_per_gpu,
@@ -114,11 +115,11 @@ def memory_parts(job: ServingJob, layout: ServingLayout, share: float, platform:
         job, layout
     )
     parts = {
-        "weights": weight_bytes_per_gpu(job, layout),
+        "weights": weight_bytes_per_gpu(job, layout) + position_table_bytes(job),
         "kv_cache": cache,
         "activations": activation_bytes(job, layout, platform),
         "cuda_graphs": np.array([[graph_bytes(job)]]),
-        "runtime": runtime_bytes(job, layout),
+        "runtime": runtime_bytes(job, layout, platform),
     }
     return {name: Range.around(float(np.ravel(value)[0]) / GB, *MEMORY_SPREAD) for name, value in parts.items()}
 

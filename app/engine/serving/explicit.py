@@ -29,8 +29,8 @@ WEIGHTS = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "int8":
            "nvfp4": "fp4", "mxfp4": "fp4", "gguf": "gguf", "exl": "int4", "mixed": "int8"}  # fmt: skip
 CACHES = {"bf16": "bf16", "fp16": "bf16", "fp32": "fp32", "fp8": "fp8", "": "", "auto": ""}
 ENGINES = ("vllm", "sglang", "tensorrt_llm", "lmdeploy")
-VLLM_BY_YEAR = {2023: "0.2", 2024: "0.6", 2025: "0.10"}
-"""Release of vLLM in the middle of a year; other engines have one set of memory rules."""
+RELEASE_BY_YEAR = {"vllm": {2023: "0.2", 2024: "0.6", 2025: "0.10"}, "sglang": {2023: "0.1", 2024: "0.3", 2025: "0.4"}}
+"""Release in the middle of a year; other engines have one set of memory rules."""
 DEFAULT_LENGTH = 8192.0
 SOCKETS = r"pod network|kubernetes|sockets|tcp"
 """How descriptions name a network without RDMA."""
@@ -96,12 +96,14 @@ def explicit_point(columns: Mapping[str, Any], catalog: Catalog) -> ServingPoint
 
 
 def engine_version(columns: Mapping[str, Any]) -> str:
-    """The release named, or for vLLM the one that was current in the year stated; empty = the newest known."""
+    """The release named, or the one that was current in the year stated; empty = the newest known."""
     named = str(columns.get("engine_version") or "")
     if version_number(named) is not None:
         return named
     year = _number(columns, "year", []) or LATEST_YEAR
-    return "" if year >= int(LATEST_YEAR) else VLLM_BY_YEAR[max(min(int(year), 2025), 2023)]
+    engine = str(columns.get("engine_kind") or columns.get("engine") or "vllm").strip().lower()
+    releases = RELEASE_BY_YEAR.get(engine, RELEASE_BY_YEAR["vllm"])
+    return "" if year >= int(LATEST_YEAR) else releases[max(min(int(year), 2025), 2023)]
 
 
 def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[ServingPoint, EngineLog]:
@@ -122,6 +124,8 @@ def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[Servi
     point = explicit_point(filled, catalog)
     longest = number["max_model_len"] or asked or float(point.job.shape.max_context or DEFAULT_LENGTH)
     job = replace(point.job, max_context_tokens=longest)
+    notes = str(columns.get("notes") or "").lower()
+    draft = re.search(r"\bmtp (\d)", notes)
     log = engine_log(
         job,
         point.platform,
@@ -130,6 +134,9 @@ def explicit_server(columns: Mapping[str, Any], catalog: Catalog) -> tuple[Servi
         fraction=number["gpu_memory_utilization"],
         batch_tokens=number["max_num_batched_tokens"],
         sequences=number["max_num_seqs"],
+        captures=str(columns.get("cuda_graphs") or "yes") != "no",
+        prefix_caching="prefix caching" in notes and "prefix caching off" not in notes,
+        draft_tokens=int(draft.group(1)) if draft else 0,
     )
     if number["max_model_len"] is None and not asked and log.pool > 0:
         # The length a server was started with is not known: it was one that fits.

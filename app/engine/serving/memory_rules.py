@@ -22,7 +22,6 @@ class MemoryRules:
 
     before: float
     fraction: float
-    free_share: float
     batch_tokens: float
     small_batch_tokens: float
     sequences: float
@@ -31,13 +30,20 @@ class MemoryRules:
     logit_bytes: float
     base_gib: float
     hidden_copies: float
+    encoder_profiled: bool
     other_gib: float
     other_tp_gib: float
+    other_tp_plain_gib: float
     other_pp_gib: float
     graphs_gib: float
     graphs_counted: bool
     whole_prompt: bool
-    window_pools: bool
+    layer_groups: bool
+    tokens_by_request: bool
+    windows_capped: bool
+    window_share: float
+    state_share: float
+    share_by_ranks: bool
 
 
 @cache
@@ -66,6 +72,11 @@ def memory_rules(engine: str, version: str = "") -> MemoryRules:
 def takes_large_batches(gpu: Gpu, rules: MemoryRules) -> bool:
     """Whether an engine starts with its larger default batches on this GPU."""
     return (gpu.memory_gb or 0.0) >= LARGE_GPU_GB and not gpu.id.startswith(rules.small_batch_names)
+
+
+def has_multicast(gpu: Gpu) -> bool:
+    """Whether engines set up multicast and fused all-reduce buffers on this GPU: NVLink from Hopper on."""
+    return gpu.has_fast_scale_up and gpu.vendor == "nvidia" and gpu.fp8_tflops is not None
 
 
 def visible_bytes(gpu: Gpu) -> float:
