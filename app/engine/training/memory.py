@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.training.constants import training_table
-from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.units import GB
 from app.workload.architecture import ParameterCounts, parameter_counts
 
@@ -67,24 +67,27 @@ def training_memory_bytes(job: TrainingJob, layout: TrainingLayout, constants: M
     dense, experts = parameters_per_gpu(job, layout)
     weights_held, state_held, gradients_held = _held(job, layout, dense, experts)
     weight_bytes = job.base_bits / 8 if job.frozen_base else 2.0
-    zero3 = (layout.sharding >= SHARDING.index("zero3")) & (layout.dp * layout.cp > 1)
+    zero3 = (layout.sharding >= SHARDING.index("zero3")) & (layout.replicas > 1)
+    on_host = layout.offload >= OFFLOAD.index("optimizer")
+    weights_on_host = layout.offload == OFFLOAD.index("parameters")
     low_memory = job.optimizer in ("adamw_8bit", "adafactor")
     activations, logits = _dynamic(job, layout, c["activation_factor"], c["logit_bytes"])
     per_layer = (dense + experts) / np.maximum(job.shape.layers / layout.pp, 1.0)
-    gathered = np.where(zero3 | job.offload_parameters, 2 * per_layer * weight_bytes, 0.0)
+    gathered = np.where(zero3 | weights_on_host, 2 * per_layer * weight_bytes, 0.0)
     # In a pipeline, stages keep their weights gathered between micro-batches (see _held for their gradients).
     gathered = np.where(zero3 & (layout.pp > 1), (dense + experts) * weight_bytes, gathered)
-    kinds = 1.0 * (layout.tp > 1) + (layout.pp > 1) + (layout.dp * layout.cp > 1) + (layout.ep > 1)
+    # Sharded fp32 weights are their own master copy: the 16-bit ones are made for the gather (2 of the 4 bytes counted as weights).
+    master = np.where(zero3 & (not job.frozen_base), 2.0, 4.0) * (not low_memory)
+    kinds = 1.0 * (layout.tp > 1) + (layout.pp > 1) + (layout.replicas > 1) + (layout.ep > 1)
     parts = {
-        "weights": weights_held * weight_bytes * (0.0 if job.offload_parameters else 1.0),
+        "weights": weights_held * weight_bytes * np.where(weights_on_host, 0.0, 1.0),
         "gradients": gradients_held * np.where(zero3, 4.0 if job.precision != "fp16" and not job.frozen_base else 2.0, job.gradient_bytes),
-        "optimizer": state_held * OPTIMIZER_BYTES[job.optimizer] * (0.0 if job.cpu_offload else 1.0),
-        "master_weights": state_held * (0.0 if low_memory or job.cpu_offload else 4.0)
-        - np.where(zero3, state_held * 2.0, 0.0) * (0.0 if low_memory or job.cpu_offload or job.frozen_base else 1.0),
+        "optimizer": state_held * OPTIMIZER_BYTES[job.optimizer] * np.where(on_host, 0.0, 1.0),
+        "master_weights": state_held * np.where(on_host, 0.0, master),
         "activations": activations,
         "logits": logits,
         "gathered_layers": gathered,
-        "communication": kinds * c["communicator_gb"] * GB + (layout.dp * layout.cp > 1) * c["bucket_gb"] * GB,
+        "communication": kinds * c["communicator_gb"] * GB + (layout.replicas > 1) * c["bucket_gb"] * GB,
         "runtime": np.full_like(dense, c["runtime_gb"] * GB),
     }
     parts["fragmentation"] = c["fragmentation"] * (activations + logits + gathered + parts["gradients"])
@@ -95,7 +98,7 @@ def _held(job: TrainingJob, layout: TrainingLayout, dense: FloatArray, experts: 
     """Parameters whose (weights, optimizer state, gradients) one rank stores: ZeRO splits them over the replicas in
     that order of stages (arXiv 1910.02054); experts have fewer replicas under EP. In a pipeline, ZeRO-3 keeps gradients
     whole until the last micro-batch: to shard after each would cost a collective for each (usual with FSDP)."""
-    replicas = layout.dp * layout.cp
+    replicas = layout.shard_group
     whole = (layout.sharding >= SHARDING.index("zero3")) & (layout.pp > 1)
     expert_replicas = np.where(layout.ep > 1, np.maximum(replicas * layout.tp / layout.ep, 1.0), replicas)
 

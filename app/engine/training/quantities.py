@@ -12,7 +12,7 @@ from app.engine.collectives import collective_time_s
 from app.engine.compute import peak_flops
 from app.engine.links import Collective
 from app.engine.platform import Platform
-from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.memory import parameters_per_gpu
 from app.units import GB, TFLOP
 from app.workload.architecture import parameter_counts
@@ -133,7 +133,7 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
     counts = _counts(job, layout)
     uses, times, moved = _uses(job, layout, platform.gpus_per_server, counts)
     peak16, peak_linear = _peaks(job, gpu)
-    seconds = {use: np.zeros_like(layout.tp) for use in ("tp", "cp", "ep", "pp", "dp", "gather", "scatter")}
+    seconds = {use: np.zeros_like(layout.tp) for use in ("tp", "cp", "ep", "pp", "dp", "gather", "scatter", "replicate")}
     for request in _requests(uses):
         time = collective_time_s(request.collective, request.size, request.ranks, request.local, platform)
         for use, (where, case) in request.places.items():
@@ -154,7 +154,7 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
         cp_s=seconds["cp"],
         ep_s=seconds["ep"],
         pp_s=seconds["pp"],
-        dp_s=seconds["dp"] + seconds["gather"] + seconds["scatter"],
+        dp_s=seconds["dp"] + seconds["gather"] + seconds["scatter"] + seconds["replicate"],
         **counts,
         **moved,
     )
@@ -176,6 +176,7 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
     again = full | ((layout.recompute >= 1) & (score_bytes > 0))
     adapters = _adapter_width(job) if job.frozen_base else 0.0
     quantised = job.frozen_base and job.base_bits < 8
+    on_host = layout.offload >= OFFLOAD.index("optimizer")
     update = _updated(job, layout) * (2 + 2 + 2 * (4 + OPTIMIZER_BYTES[job.optimizer]))
     one = np.float64(1.0)
     expert_rows = rows * np.maximum(layout.ep, 1.0) * (shape.top_k / max(shape.experts, 1))
@@ -211,8 +212,8 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "interleaved": np.maximum(layout.vp, 1.0),
         "gathered_share": 0.5 * ((layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))),
         "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
-        "optimizer_bytes": update * (not job.cpu_offload),
-        "offload_bytes": update * job.cpu_offload,
+        "optimizer_bytes": np.where(on_host, 0.0, update),
+        "offload_bytes": np.where(on_host, update, 0.0),
     }
 
 
@@ -243,7 +244,7 @@ def _updated(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
     """Parameters one rank's optimizer updates."""
     dense, experts = parameters_per_gpu(job, layout)
     held = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
-    return held / np.where(layout.sharding >= 1, layout.dp * layout.cp, 1.0)
+    return held / np.where(layout.sharding >= 1, layout.shard_group, 1.0)
 
 
 def local_ranks(ranks: FloatArray, inner: FloatArray, per_server: int) -> FloatArray:
@@ -305,24 +306,29 @@ def _data_parallel(
 
     DDP and ZeRO-1/2: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-3: weights
     gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054), layer by layer;
-    gradients travel in buckets of :data:`BUCKET_BYTES`, so that latency counts once for each.
+    gradients travel in buckets of :data:`BUCKET_BYTES`, so that latency counts once for each. Hybrid sharding does so inside
+    each shard group and all-reduces the sums of each shard between the groups, once a step (arXiv 2304.11277, section 3.2.2).
     """
     dense, experts = parameters_per_gpu(job, layout)
     trained = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
-    ranks = layout.dp * layout.cp
+    ranks = layout.replicas
     local = local_ranks(ranks, layout.tp, per_server)
     zero3 = (layout.sharding >= SHARDING.index("zero3")) & (ranks > 1)
     base = (dense + experts) * (job.base_bits / 8 if job.frozen_base else 2.0)
-    group = np.where(zero3, ranks, 1.0)
+    group = np.where(zero3, layout.shard_group, 1.0)
+    inside = local_ranks(group, layout.tp, per_server)
+    groups = np.where(zero3, ranks / layout.shard_group, 1.0)
+    shard = trained * 2 / group
     layers = np.maximum(job.shape.layers / layout.pp, 1.0)
     buckets = np.maximum(trained * 2 / BUCKET_BYTES, 1.0)
     uses: dict[str, Use] = {
         "dp": ("all_reduce", trained * 2 / buckets, np.where(zero3, 1.0, ranks), local),
-        "gather": ("all_gather", base / layers, group, local),
-        "scatter": ("reduce_scatter", trained * 2 / layers, group, local),
+        "gather": ("all_gather", base / layers, group, inside),
+        "scatter": ("reduce_scatter", trained * 2 / layers, group, inside),
+        "replicate": ("all_reduce", shard / layers, groups, local_ranks(groups, layout.tp * group, per_server)),
     }
-    times = {"dp": buckets, "gather": 2 * micro_batches * layers, "scatter": micro_batches * layers}
-    moved = np.where(zero3, micro_batches * (2 * base + trained * 2), trained * 4 * (ranks > 1))
+    times = {"dp": buckets, "gather": 2 * micro_batches * layers, "scatter": micro_batches * layers, "replicate": layers}
+    moved = np.where(zero3, micro_batches * (2 * base + trained * 2) * (group > 1) + 2 * shard * (groups > 1), trained * 4 * (ranks > 1))
     return uses, times, moved
 
 

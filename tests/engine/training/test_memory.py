@@ -121,7 +121,7 @@ def test_logits_of_one_micro_batch() -> None:
 
 
 def test_offload_leaves_no_optimizer_state() -> None:
-    parts = training_memory_bytes(toy_job(cpu_offload=True), TrainingLayout.of(dp=2, sharding=1))
+    parts = training_memory_bytes(toy_job(), TrainingLayout.of(dp=2, sharding=1, offload=1))
     assert parts["optimizer"][0] == 0
     assert parts["master_weights"][0] == 0
 
