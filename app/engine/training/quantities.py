@@ -66,6 +66,8 @@ class Quantities:
     logit_bytes: FloatArray
     score_bytes: FloatArray
     """Bytes of the s x s scores where they are stored (no fused attention)."""
+    again_bytes: FloatArray
+    """Bytes read and written to make again what selective recomputation dropped beside fused attention."""
     adapter_bytes: FloatArray
     dequantised: FloatArray
     """Parameters converted from a quantised base in one pass."""
@@ -85,7 +87,7 @@ class Quantities:
     dp_s: FloatArray
     zero3: FloatArray
     gathered_share: FloatArray
-    """Share of ``dp_s`` that gathers updated weights after the optimizer: half with ZeRO-1 and 2, else none."""
+    """Share of ``dp_s`` that gathers updated weights after the optimizer: half with ZeRO-1, less where ZeRO-2 reduces often, else none."""
     optimizer_bytes: FloatArray
     offload_bytes: FloatArray
     servers: FloatArray
@@ -174,6 +176,11 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
     other = counts.shared_experts + counts.routers + max(counts.other, 0.0)
     score_bytes = 0.0 if job.flash_attention else 2.0 * shape.heads * job.seq_len * shape.layers
     again = full | ((layout.recompute >= 1) & (score_bytes > 0))
+    # Beside fused attention: two norms (read, write) and the product of the MLP (read its factors, write), as memory.py drops them.
+    cheap = (layout.recompute == RECOMPUTE.index("selective")) & job.flash_attention
+    factors = 2.0 if shape.gated_mlp else 1.0
+    hidden_bytes = width * each * (shape.hidden * shape.layers)
+    wide_bytes = width * each * (_inner_width(job) * shape.layers)
     adapters = _adapter_width(job) if job.frozen_base else 0.0
     quantised = job.frozen_base and job.base_bits < 8
     on_host = layout.offload >= OFFLOAD.index("optimizer")
@@ -196,8 +203,9 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "scores_passes": np.where(again, 4.5, 3.5),
         "passes": (2.0 if job.frozen_base else 3.0) + full,
         "head_passes": one * (2.0 if job.frozen_base else 3.0),
-        "hidden_bytes": width * each * (shape.hidden * shape.layers),
-        "wide_bytes": width * each * (_inner_width(job) * shape.layers),
+        "hidden_bytes": hidden_bytes,
+        "wide_bytes": wide_bytes,
+        "again_bytes": cheap * (4 * hidden_bytes + (1 + 1 / factors) * wide_bytes),
         "routed_bytes": each * (shape.top_k * shape.hidden * shape.moe_layers),
         "logit_bytes": 2 * rows * (shape.vocab * job.head_share) / layout.tp,
         "score_bytes": width * rows * score_bytes / split,
@@ -210,7 +218,7 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "head_dim": one * max(shape.head_dim, 1),
         "stages": layout.pp,
         "interleaved": np.maximum(layout.vp, 1.0),
-        "gathered_share": 0.5 * ((layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))),
+        "gathered_share": ((layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))) / (1 + _reductions(layout, micro_batches)),
         "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
         "optimizer_bytes": np.where(on_host, 0.0, update),
         "offload_bytes": np.where(on_host, update, 0.0),
@@ -304,7 +312,8 @@ def _data_parallel(
 ) -> tuple[dict[str, Use], dict[str, FloatArray], FloatArray]:
     """Collectives, how often, and bytes of gradients, and of sharded weights, between data-parallel ranks.
 
-    DDP and ZeRO-1/2: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-3: weights
+    DDP and ZeRO-1: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-2 reduces for every
+    micro-batch, since no rank has room to add up whole gradients. ZeRO-3: weights
     gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054), layer by layer;
     gradients travel in buckets of :data:`BUCKET_BYTES`, so that latency counts once for each. Hybrid sharding does so inside
     each shard group and all-reduces the sums of each shard between the groups, once a step (arXiv 2304.11277, section 3.2.2).
@@ -321,15 +330,21 @@ def _data_parallel(
     shard = trained * 2 / group
     layers = np.maximum(job.shape.layers / layout.pp, 1.0)
     buckets = np.maximum(trained * 2 / BUCKET_BYTES, 1.0)
+    reductions = _reductions(layout, micro_batches)
     uses: dict[str, Use] = {
         "dp": ("all_reduce", trained * 2 / buckets, np.where(zero3, 1.0, ranks), local),
         "gather": ("all_gather", base / layers, group, inside),
         "scatter": ("reduce_scatter", trained * 2 / layers, group, inside),
         "replicate": ("all_reduce", shard / layers, groups, local_ranks(groups, layout.tp * group, per_server)),
     }
-    times = {"dp": buckets, "gather": 2 * micro_batches * layers, "scatter": micro_batches * layers, "replicate": layers}
-    moved = np.where(zero3, micro_batches * (2 * base + trained * 2) * (group > 1) + 2 * shard * (groups > 1), trained * 4 * (ranks > 1))
+    times = {"dp": buckets * (reductions + 1) / 2, "gather": 2 * micro_batches * layers, "scatter": micro_batches * layers, "replicate": layers}
+    moved = np.where(zero3, micro_batches * (2 * base + trained * 2) * (group > 1) + 2 * shard * (groups > 1), trained * 2 * (reductions + 1) * (ranks > 1))
     return uses, times, moved
+
+
+def _reductions(layout: TrainingLayout, micro_batches: FloatArray) -> FloatArray:
+    """Times a step reduces gradients between replicas that keep whole weights: once, with ZeRO-2 for every micro-batch."""
+    return np.where(layout.sharding == SHARDING.index("zero2"), micro_batches, 1.0)
 
 
 def _requests(uses: dict[str, Use]) -> tuple[Request, ...]:

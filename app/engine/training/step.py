@@ -143,7 +143,7 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     traffic = traffic + c["expert_streams"] * q.routed_bytes * (q.passes / 3) + c["adapter_streams"] * q.adapter_bytes
     traffic = traffic + c["cast_streams"] * q.low_precision * (2 * q.hidden_bytes + q.wide_bytes) * (q.passes / 3)
     traffic = traffic + c["score_passes"] * q.score_bytes * (q.scores_passes / 3.5)
-    stage_memory = (traffic + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
+    stage_memory = (traffic + q.again_bytes + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
     head_memory = 6 * q.logit_bytes / bandwidth
     compute_micro = (body + experts) * q.passes + scores
     host_micro = (
