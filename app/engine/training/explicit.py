@@ -18,9 +18,10 @@ from app.engine.collective_request import link_kind, network_from, scale_up_from
 from app.engine.compute import peak_flops
 from app.engine.links import recommended_network
 from app.engine.platform import FabricKind, Platform, ScaleOut
+from app.engine.training.front import OBJECTIVES, Choice, described, precisions_of, search_training
 from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.layouts import INTERLEAVED, MICRO_BATCHES, legal_splits
 from app.engine.training.memory import training_memory_bytes
-from app.engine.training.layouts import MICRO_BATCHES, legal_splits
 from app.engine.training.search import usable_bytes
 from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
 from app.engine.training.step import StepTime, step_time
@@ -191,8 +192,9 @@ def _layouts(
         micro = [stated] if stated else [float(value) for value in MICRO_BATCHES if value <= limit]
         recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
         sharding = chosen["sharding"] or ("none" if dp * cp == 1 or job.frozen_base else "zero1")
-        for size, kept, vp in itertools.product(micro, recompute, _interleavings(job, pp, numbers["vp"])):
-            rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(sharding))))
+        for size, kept in itertools.product(micro, recompute):
+            for vp in _interleavings(job, pp, batch / (dp * size), numbers["vp"]):
+                rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(sharding))))
     columns = np.array(rows, dtype=float).T
     names = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding")
     everywhere = {"shard_ranks": numbers["shard_ranks"] or 0.0, "offload": float(OFFLOAD.index(chosen["offload"]))}
@@ -201,9 +203,7 @@ def _layouts(
     )
 
 
-def _splits(
-    job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None]
-) -> list[tuple[float, ...]]:
+def _splits(job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None]) -> list[tuple[float, ...]]:
     """(tp, pp, dp, ep, cp) as stated, absent ones 1 and dp the rest; all legal ones where none is stated."""
     given = {name: numbers[name] for name in ("tp", "pp", "dp", "cp") if numbers[name] is not None}
     if not given and gpus > 1:
@@ -215,11 +215,12 @@ def _splits(
     return [(tp, pp, given.get("dp") or max(gpus / (tp * pp * cp), 1.0), numbers["ep"] or 1.0, cp)]
 
 
-def _interleavings(job: TrainingJob, pp: float, stated: float | None) -> list[float]:
-    """Virtual stages per rank: as stated; from 2023 on any usual number that divides the stage's layers."""
-    if stated or pp <= 1 or job.software_year < 2023:
+def _interleavings(job: TrainingJob, pp: float, micro_batches: float, stated: float | None) -> list[float]:
+    """Virtual stages per rank: as stated; from 2023 on any usual number that divides the stage's layers, where the
+    micro-batches (0: not stated) make whole rounds over the stages."""
+    if stated or pp <= 1 or job.software_year < 2023 or micro_batches % pp:
         return [stated or 1.0]
-    return [float(value) for value in (1, 2, 4, 6, 12) if job.shape.layers // max(int(pp), 1) % value == 0]
+    return [float(value) for value in INTERLEAVED if job.shape.layers // max(int(pp), 1) % value == 0]
 
 
 def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int, per_node: float | None) -> Platform:
@@ -374,11 +375,37 @@ def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, A
         "peak_mem_gb": Range.around(found.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
         "memory_gb": memory,
         "fits": found.fits,
-        "layout": {
-            "tp": int(layout.tp[0]), "pp": int(layout.pp[0]), "dp": int(layout.dp[0]), "ep": int(layout.ep[0]), "cp": int(layout.cp[0]),
-            "micro_batch": int(layout.micro_batch[0]), "global_batch_seqs": run.job.global_batch_sequences,
-            "recompute": RECOMPUTE[int(layout.recompute[0])], "sharding": SHARDING[int(layout.sharding[0])],
-            "shard_ranks": int(layout.shard_group[0]) if layout.sharding[0] else 1, "vp": int(layout.vp[0]),
-            "offload": OFFLOAD[int(layout.offload[0])],
-        },
-    }  # fmt: skip
+        "layout": {**described(layout), "global_batch_seqs": run.job.global_batch_sequences},
+        **({"search": _searched(run, request)} if _leaves_layout_open(request) else {}),
+    }
+
+
+LAYOUT_FIELDS = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding", "shard_ranks", "offload")
+
+
+def _leaves_layout_open(request: Mapping[str, Any]) -> bool:
+    """Whether nothing is said of how the work is laid out."""
+    return not any(str(request.get(name) or "") for name in LAYOUT_FIELDS)
+
+
+def _searched(run: ExplicitRun, request: Mapping[str, Any]) -> dict[str, Any]:
+    """All legal layouts of the GPU count, in all precisions of the GPU where none is asked for: the front, the best by each
+    objective, and how many were refused for want of memory, by the component that needs most."""
+    open_precision = str(request.get("precision") or "auto") == "auto"
+    precisions = precisions_of(run.platform.gpu) if open_precision else (run.job.precision,)
+    found = search_training(run.job, run.platform, (int(run.layouts.gpus[0]),), precisions)
+    best = {objective: found.best(objective) for objective in OBJECTIVES}
+    return {
+        "layouts": found.evaluated,
+        "refused": {name: each.by_component() for name, each in found.refused.items()},
+        "best": {objective: _choice_entry(choice) for objective, choice in best.items() if choice is not None},
+        "front": [_choice_entry(choice) for choice in found.front],
+    }
+
+
+def _choice_entry(choice: Choice) -> dict[str, Any]:
+    return {
+        "layout": {"precision": choice.precision, **described(choice.found.layout)},
+        "step_s": Range.around(choice.step_s, *TIME_SPREAD).model_dump(),
+        "peak_mem_gb": Range.around(choice.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
+    }

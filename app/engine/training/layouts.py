@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -18,14 +17,14 @@ MICRO_BATCHES = (1, 2, 4, 8, 16, 32, 64)
 MAX_PIPELINE = 128
 SHORT_STAGES = 0.06
 """Most layers a pipeline may fall short of equal stages, as a share of all."""
-INTERLEAVED = (1, 2, 4, 8)
+INTERLEAVED = (1, 2, 4, 6, 8, 12)
 """Virtual stages per rank: more cut the bubble further and send more messages."""
 TENSOR_DEGREES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT_DEGREES = (1, 2, 4, 8, 16, 32)
 EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXT_TOKENS = 4096
-"""Fewest tokens of a sequence worth leaving to one rank of a context-parallel group: MLPerf entries split 8,192 in two, Llama 3 131,072 in 16
-(arXiv 2407.21783)."""
+"""Fewest tokens of a sequence worth leaving to one rank of a context-parallel group: MLPerf entries split 8,192 in two,
+Llama 3 splits 131,072 in 16 (arXiv 2407.21783)."""
 
 FloatArray = NDArray[np.float64]
 
@@ -206,4 +205,5 @@ def first_that_fits(layout: TrainingLayout, fits: NDArray[np.bool_], recompute: 
     partner[recompute:] = fits[:-recompute]
     previous = np.zeros_like(kept)
     previous[recompute:] = layout.sharding[:-recompute] == SHARDING.index("zero1")
-    return kept & ~((layout.sharding == SHARDING.index("zero2")) & previous & partner)
+    result: NDArray[np.bool_] = kept & ~((layout.sharding == SHARDING.index("zero2")) & previous & partner)
+    return result

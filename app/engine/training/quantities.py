@@ -337,8 +337,17 @@ def _data_parallel(
         "scatter": ("reduce_scatter", trained * 2 / layers, group, inside),
         "replicate": ("all_reduce", shard / layers, groups, local_ranks(groups, layout.tp * group, per_server)),
     }
-    times = {"dp": buckets * (reductions + 1) / 2, "gather": 2 * micro_batches * layers, "scatter": micro_batches * layers, "replicate": layers}
-    moved = np.where(zero3, micro_batches * (2 * base + trained * 2) * (group > 1) + 2 * shard * (groups > 1), trained * 2 * (reductions + 1) * (ranks > 1))
+    times = {
+        "dp": buckets * (reductions + 1) / 2,
+        "gather": 2 * micro_batches * layers,
+        "scatter": micro_batches * layers,
+        "replicate": layers,
+    }
+    moved = np.where(
+        zero3,
+        micro_batches * (2 * base + trained * 2) * (group > 1) + 2 * shard * (groups > 1),
+        trained * 2 * (reductions + 1) * (ranks > 1),
+    )
     return uses, times, moved
 
 

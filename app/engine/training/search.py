@@ -14,10 +14,11 @@ from app.catalog.schema import Gpu
 from app.engine.platform import Platform
 from app.engine.training.constants import training_table
 from app.engine.training.job import RECOMPUTE, TrainingJob, TrainingLayout
-from app.engine.training.layouts import Choices, first_that_fits, joined, legal_layouts
+from app.engine.training.layouts import first_that_fits, joined, legal_layouts
 from app.engine.training.memory import training_memory_bytes
 from app.engine.training.step import StepTime, step_time
 from app.units import GIB
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
@@ -170,41 +171,3 @@ def _best_of(job: TrainingJob, platform: Platform, counts: Sequence[int]) -> dic
 def forget() -> None:
     """Drop remembered answers: for measuring how long a search takes."""
     _MEMORY.clear()
-
-
-def search_training(job: TrainingJob, platform: Platform, gpu_counts: Iterable[int]) -> TrainingSearch:
-    """The best layout of each GPU count, and the Pareto front over GPUs, step time and memory per GPU of all that fit."""
-    counts = tuple(gpu_counts)
-    every = [found for count in counts if (found := search(job, platform, count)) is not None and found.fits.any()]
-    best = {count: found.alone() for count, found in best_by_count(job, platform, counts).items() if found is not None and found.fits}
-    if not every:
-        return TrainingSearch(best=best, front=())
-    points = np.concatenate([np.stack([each.layout.gpus, each.step.step_s, each.total_bytes], axis=1) for each in every])
-    offsets = np.cumsum([0, *(each.layout.tp.size for each in every)])
-    chosen = []
-    for index in pareto_front(points):
-        owner = int(np.searchsorted(offsets, index, side="right")) - 1
-        chosen.append(every[owner].at(int(index - offsets[owner])))
-    return TrainingSearch(best=best, front=tuple(chosen))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSearch:
-    """Fastest layout by GPU count, and the layouts no other beats in GPUs, step time and memory at once."""
-
-    best: dict[int, Searched]
-    front: tuple[Searched, ...]
-
-
-def pareto_front(points: NDArray[np.float64]) -> list[int]:
-    """Rows of ``points`` that no other row equals or betters in every column, smaller being better."""
-    order = np.lexsort(points.T[::-1])
-    front: list[int] = []
-    kept = np.empty((0, points.shape[1]))
-    for index in order:
-        row = points[index]
-        if kept.size and (kept <= row).all(axis=1).any():
-            continue
-        front.append(int(index))
-        kept = np.vstack([kept, row])
-    return front
