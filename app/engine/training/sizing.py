@@ -259,6 +259,8 @@ def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: S
         global_batch=int(job.global_batch_sequences),
         recompute=RECOMPUTE[int(layout.recompute[index])],
         sharding=SHARDING[int(layout.sharding[index])],
+        virtual_stages=int(layout.vp[index]),
+        shard_groups=int(layout.replicas[index] / layout.shard_group[index]),
         precision={"training": job.precision, **({"base_bits": f"{job.base_bits:g}"} if job.frozen_base else {})},
         bounds_gpus_by_memory=_by_memory(job, platform),
         bounds_gpus_by_roofline=roofline,
