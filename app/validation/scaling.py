@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from app.engine.training.explicit import stated_shard_group
 from app.validation.statistics import Point
 
 Row = Mapping[str, str]
@@ -93,14 +94,14 @@ def scaling_sets(rows: Iterable[tuple[Row, Point]]) -> list[ScalingSet]:
     for row, point in rows:
         run = _run(row, point)
         if run is not None:
-            groups[(*(row.get(name, "") for name in SAME), point.metric)].append(run)
+            groups[(*(row.get(name, "") for name in SAME), _shard_group(row), point.metric)].append(run)
     found = []
     for key, runs in groups.items():
-        about = dict(zip(SAME, key, strict=False))
+        about = {**dict(zip(SAME, key, strict=False)), "group": key[len(SAME)]}
         for kind, members in _by_batch(runs):
             gpus, measured, predicted = _efficiencies(members)
             if len(gpus) >= FEWEST_COUNTS:
-                layout = " ".join(f"{name}{about[name]}" for name in ("tp", "pp", "cp", "vp") if about[name] not in ("", "1"))
+                layout = " ".join(f"{name}{about[name]}" for name in ("tp", "pp", "cp", "vp", "group") if about[name] not in ("", "0", "1"))
                 found.append(
                     ScalingSet(
                         about["source_key"], about["model"], about["gpu_id"], kind, f"{layout} {about['sharding']}".strip(),
@@ -108,6 +109,11 @@ def scaling_sets(rows: Iterable[tuple[Row, Point]]) -> list[ScalingSet]:
                     )
                 )  # fmt: skip
     return found
+
+
+def _shard_group(row: Row) -> str:
+    """GPUs that share one copy of sharded state, where the row's notes name them."""
+    return f"{stated_shard_group(row.get('notes', '').lower()) or 0:.0f}"
 
 
 def _run(row: Row, point: Point) -> _Run | None:

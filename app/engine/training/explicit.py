@@ -169,8 +169,9 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         tuned=tuned,
         fused_loss="liger" in text,
     )
-    if str(columns.get("sharding") or "").lower() == "hsdp" and not numbers["shard_ranks"]:
-        numbers["shard_ranks"] = float(platform.gpus_per_server)
+    if not numbers["shard_ranks"]:
+        hybrid = str(columns.get("sharding") or "").lower() == "hsdp"
+        numbers["shard_ranks"] = float(platform.gpus_per_server) if hybrid else stated_shard_group(text)
     layouts = _layouts(job, platform, int(gpus), numbers, chosen)
     if job.global_batch_sequences == 0.0:
         filled = layouts.dp * layouts.micro_batch * np.where(layouts.pp > 1, FILLED_PIPELINE * layouts.pp, 1.0)
@@ -321,6 +322,12 @@ def _offloaded(text: str) -> str:
     if "offload" not in re.sub(r"\b(no|without) ([a-z]+,? )?offload", "", text):
         return "none"
     return "parameters" if "offload of parameters" in text else "optimizer"
+
+
+def stated_shard_group(text: str) -> float | None:
+    """GPUs of the group that shares one copy of sharded state, where the description names one."""
+    found = re.search(r"shard group [^;]*\((\d+) gpus", text)
+    return float(found.group(1)) if found else None
 
 
 def _longest_sample(text: str) -> float | None:

@@ -142,6 +142,7 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
             seconds[use][where] = time[case]
     for use, often in times.items():
         seconds[use] = seconds[use] * often
+    dp_s = seconds["dp"] + seconds["gather"] + seconds["scatter"] + seconds["replicate"]
     tdp = gpu.tdp_w
     return Quantities(
         peak16=np.asarray(peak16),
@@ -156,7 +157,8 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
         cp_s=seconds["cp"],
         ep_s=seconds["ep"],
         pp_s=seconds["pp"],
-        dp_s=seconds["dp"] + seconds["gather"] + seconds["scatter"] + seconds["replicate"],
+        dp_s=dp_s,
+        gathered_share=_gathered_share(layout, counts["micro_batches"], seconds["gather"], dp_s),
         **counts,
         **moved,
     )
@@ -218,7 +220,6 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "head_dim": one * max(shape.head_dim, 1),
         "stages": layout.pp,
         "interleaved": np.maximum(layout.vp, 1.0),
-        "gathered_share": ((layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))) / (1 + _reductions(layout, micro_batches)),
         "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
         "optimizer_bytes": np.where(on_host, 0.0, update),
         "offload_bytes": np.where(on_host, update, 0.0),
@@ -312,48 +313,49 @@ def _data_parallel(
 ) -> tuple[dict[str, Use], dict[str, FloatArray], FloatArray]:
     """Collectives, how often, and bytes of gradients, and of sharded weights, between data-parallel ranks.
 
-    DDP and ZeRO-1: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-2 reduces for every
-    micro-batch, since no rank has room to add up whole gradients. ZeRO-3: weights
-    gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054), layer by layer;
-    gradients travel in buckets of :data:`BUCKET_BYTES`, so that latency counts once for each. Hybrid sharding does so inside
-    each shard group and all-reduces the sums of each shard between the groups, once a step (arXiv 2304.11277, section 3.2.2).
+    DDP and ZeRO-1: gradients reduce-scattered and weights gathered once a step, as an all-reduce, in buckets of
+    :data:`BUCKET_BYTES`, so that latency counts once for each. ZeRO-2 reduces for every micro-batch, since no rank has room
+    to add up whole gradients, and ZeRO-3 gathers the weights twice for every micro-batch, too (Rajbhandari et al., arXiv
+    1910.02054); both layer by layer, as FSDP does. Hybrid sharding does so inside each shard group and all-reduces the sums of each shard
+    between the groups, once a step (arXiv 2304.11277, section 3.2.2). Gradients travel in 16 bits, in fp32 jobs in 32.
     """
     dense, experts = parameters_per_gpu(job, layout)
     trained = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
+    gradients = trained * (4.0 if job.precision == "fp32" else 2.0)
     ranks = layout.replicas
     local = local_ranks(ranks, layout.tp, per_server)
     zero3 = (layout.sharding >= SHARDING.index("zero3")) & (ranks > 1)
+    by_shard = ((layout.sharding >= SHARDING.index("zero2")) & (ranks > 1)) | ((layout.sharding >= 1) & (layout.shard_group < ranks))
     base = (dense + experts) * (job.base_bits / 8 if job.frozen_base else 2.0)
-    group = np.where(zero3, layout.shard_group, 1.0)
+    group = np.where(by_shard, layout.shard_group, 1.0)
     inside = local_ranks(group, layout.tp, per_server)
-    groups = np.where(zero3, ranks / layout.shard_group, 1.0)
-    shard = trained * 2 / group
+    groups = np.where(by_shard, ranks / layout.shard_group, 1.0)
     layers = np.maximum(job.shape.layers / layout.pp, 1.0)
-    buckets = np.maximum(trained * 2 / BUCKET_BYTES, 1.0)
+    buckets = np.maximum(gradients / BUCKET_BYTES, 1.0)
     reductions = _reductions(layout, micro_batches)
     uses: dict[str, Use] = {
-        "dp": ("all_reduce", trained * 2 / buckets, np.where(zero3, 1.0, ranks), local),
+        "dp": ("all_reduce", gradients / buckets, np.where(by_shard, 1.0, ranks), local),
         "gather": ("all_gather", base / layers, group, inside),
-        "scatter": ("reduce_scatter", trained * 2 / layers, group, inside),
-        "replicate": ("all_reduce", shard / layers, groups, local_ranks(groups, layout.tp * group, per_server)),
+        "scatter": ("reduce_scatter", gradients / layers, group, inside),
+        "replicate": ("all_reduce", gradients / group / layers, groups, local_ranks(groups, layout.tp * group, per_server)),
     }
-    times = {
-        "dp": buckets * (reductions + 1) / 2,
-        "gather": 2 * micro_batches * layers,
-        "scatter": micro_batches * layers,
-        "replicate": layers,
-    }
-    moved = np.where(
-        zero3,
-        micro_batches * (2 * base + trained * 2) * (group > 1) + 2 * shard * (groups > 1),
-        trained * 2 * (reductions + 1) * (ranks > 1),
-    )
-    return uses, times, moved
+    gathers = np.where(zero3, 2 * micro_batches, 1.0)
+    times = {"dp": buckets * (reductions + 1) / 2, "gather": gathers * layers, "scatter": reductions * layers, "replicate": layers}
+    sharded = (gathers * base + reductions * gradients) * (group > 1) + 2 * gradients / group * (groups > 1)
+    return uses, times, np.where(by_shard, sharded, gradients * (reductions + 1) * (ranks > 1))
 
 
 def _reductions(layout: TrainingLayout, micro_batches: FloatArray) -> FloatArray:
-    """Times a step reduces gradients between replicas that keep whole weights: once, with ZeRO-2 for every micro-batch."""
-    return np.where(layout.sharding == SHARDING.index("zero2"), micro_batches, 1.0)
+    """Times a step reduces gradients between replicas: once; with ZeRO-2 and 3 for every micro-batch."""
+    return np.where(layout.sharding >= SHARDING.index("zero2"), micro_batches, 1.0)
+
+
+def _gathered_share(layout: TrainingLayout, micro_batches: FloatArray, gather_s: FloatArray, dp_s: FloatArray) -> FloatArray:
+    """Share of the data-parallel time that gathers updated weights after the optimizer: that of the gather among one and the
+    reductions of an all-reduce's halves, or its own time where it is a collective of its own."""
+    updated = (layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))
+    share = np.where(gather_s > 0, gather_s / np.where(dp_s > 0, dp_s, 1.0), 1 / (1 + _reductions(layout, micro_batches)))
+    return np.where(updated, share, 0.0)
 
 
 def _requests(uses: dict[str, Use]) -> tuple[Request, ...]:
