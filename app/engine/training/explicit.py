@@ -167,7 +167,8 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         software_year=numbers["year"] or 2026.0,
         fill=UNPADDED_FILL if unpadded else 1.0,
         tuned=tuned,
-        fused_loss="liger" in text,
+        eager=_runs_eagerly(text),
+        fused_loss="liger" in text and "without liger" not in text,
     )
     if not numbers["shard_ranks"]:
         hybrid = str(columns.get("sharding") or "").lower() == "hsdp"
@@ -322,6 +323,17 @@ def _offloaded(text: str) -> str:
     if "offload" not in re.sub(r"\b(no|without) ([a-z]+,? )?offload", "", text):
         return "none"
     return "parameters" if "offload of parameters" in text else "optimizer"
+
+
+EAGER = re.compile(r"\b(deepspeed|lit-?gpt|torchtune|torchtitan|peft|transformers|accelerate|fsdp|trl|axolotl|hf)\b|fsdp_")
+"""Software that runs a model as plain PyTorch modules, operation by operation."""
+FUSED = re.compile(r"megatron|nemo|liger|unsloth|fused ops|(?<!no )\bcompil")
+"""Software that replaces norms and activation functions by fused kernels, or compiles them."""
+
+
+def _runs_eagerly(text: str) -> bool:
+    """Whether the description names software that keeps what each single operation needs."""
+    return bool(EAGER.search(text)) and not FUSED.search(text.replace("without liger", ""))
 
 
 def stated_shard_group(text: str) -> float | None:

@@ -37,6 +37,8 @@ class TrainingJob:
     """Share of the ``seq_len`` positions of a sequence that hold tokens, where padding is not computed."""
     tuned: bool = False
     """A record attempt: kernels launched as graphs, so that the host hardly counts."""
+    eager: bool = False
+    """Norms and activation functions run as single PyTorch operations, each of which keeps what its own gradient needs."""
     fused_loss: bool = False
     """Logits are worked out in chunks and never stored whole."""
 
@@ -47,8 +49,10 @@ class TrainingJob:
 
     @property
     def gradient_bytes(self) -> float:
-        """Bytes of one stored gradient: 2 in fp16 and where adapters are trained; else summed in fp32 (4), before 2023 in a
+        """Bytes of one stored gradient: 4 in fp32; 2 in fp16 and where adapters are trained; else summed in fp32 (4), before 2023 in a
         copy beside the 16-bit one (6)."""
+        if self.precision == "fp32":
+            return 4.0
         if self.frozen_base or self.precision == "fp16" or self.task == "full":
             return 2.0
         return 4.0 if self.software_year >= 2023 else 6.0
