@@ -80,8 +80,9 @@ def training_memory_bytes(job: TrainingJob, layout: TrainingLayout, constants: M
     weights_on_host = layout.offload == OFFLOAD.index("parameters")
     low_memory = job.optimizer in ("adamw_8bit", "adafactor")
     activations, logits = _dynamic(job, layout, c["activation_factor"], c["logit_bytes"])
-    per_layer = (dense + experts) / np.maximum(job.shape.layers / layout.pp, 1.0)
-    gathered = np.where(zero3 | weights_on_host, 2 * per_layer * weight_bytes, 0.0)
+    # Layers come one ahead of the one at work; embedding and head form the outermost unit, which stays (arXiv 2304.11277, 3.3).
+    per_layer = (dense - ends + experts) / np.maximum(job.shape.layers / layout.pp, 1.0)
+    gathered = np.where(zero3 | weights_on_host, 2 * per_layer * weight_bytes + ends * np.maximum(weight_bytes, 2.0), 0.0)
     # In a pipeline, stages keep their weights gathered between micro-batches (see _held for their gradients).
     gathered = np.where(zero3 & (layout.pp > 1), (dense + experts) * weight_bytes, gathered)
     # Sharded fp32 weights are their own master copy: the 16-bit ones are made for the gather (2 of the 4 bytes counted as weights).
