@@ -255,11 +255,11 @@ def test_model_too_large_for_one_gpu_says_how_much_memory_it_needs() -> None:
 
 @pytest.mark.parametrize("span", ["one_gpu", "one_server"])
 def test_quantised_adapters_of_70b_fit_a_server(span: Span) -> None:
-    """70.6e9 x 4.5 bits = 39.7 GB of weights: one 80 GB GPU holds them with adapters and activations."""
+    """68.45e9 x 4.5 bits and 2.1e9 of embedding and head in 16 = 42.7 GB: one 80 GB GPU holds them with adapters and activations."""
     wanted = demand(task="qlora", lora_rank=16, base_bits=4.5, tokens=Range.exact(10e6), seq_len=2048, deadline_days=None)
     found = size_training(wanted, model("meta-llama/Llama-3.1-70B"), cluster(), span, "auto", 8)
     assert isinstance(found, Sized)
-    assert found.memory_gb["weights"].mid == pytest.approx(70.55e9 * 4.5 / 8 / 1e9 / found.parallel.tp / found.parallel.pp, rel=0.03)
+    assert found.memory_gb["weights"].mid == pytest.approx((68.45 * 4.5 / 8 + 2.1 * 2) / found.parallel.tp / found.parallel.pp, rel=0.03)
 
 
 def test_slow_sockets_show_in_the_time() -> None:
