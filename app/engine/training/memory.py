@@ -67,8 +67,13 @@ def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tupl
 
 
 def training_memory_bytes(job: TrainingJob, layout: TrainingLayout, constants: Mapping[str, float] | None = None) -> dict[str, FloatArray]:
-    """Bytes per GPU by component: weights, gradients, optimizer, master_weights, activations, logits, gathered_layers
-    (ZeRO-3), communication (NCCL and bucket buffers), runtime (CUDA context and workspaces), fragmentation."""
+    """Bytes per GPU by component, arrays over layouts: weights, gradients, optimizer, master_weights, activations, logits, gathered_layers
+    (ZeRO-3), communication (NCCL and bucket buffers), runtime (CUDA context and workspaces), fragmentation.
+
+    Per parameter: 16-bit weight 2 (a quantised base its bits), gradient 2 to 6, AdamW's moments 8, master copy 4 (arXiv
+    1910.02054, section 3.1); logits: fitted bytes per token and entry, about one 16-bit and two 32-bit copies. Buffers,
+    runtime and fragmentation, a share of what is allocated anew in every step, are fitted (``data/training.toml``).
+    """
     c: Mapping[str, float] = training_table()["memory"] if constants is None else constants
     dense, experts = parameters_per_gpu(job, layout)
     ends = end_parameters(job, layout)

@@ -165,7 +165,13 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
 
 
 def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
-    """Counts of a step without its collectives. Micro-batches per rank: global batch / (dp x micro-batch), at least one."""
+    """Counts of a step without its collectives, for one micro-batch on one GPU unless named otherwise.
+
+    Micro-batches per rank: global batch / (dp x micro-batch), at least one. Rows: micro-batch x tokens / cp. Products: 2 FLOP
+    a parameter and row; layers over pp x tp, the head over tp. Passes: forward 1, backward 2 (1 for a frozen base's inputs
+    alone), 1 more recomputed (arXiv 2104.04473, appendix). Scores: 1 forward, 2.5 backward, as fused attention makes them
+    again (arXiv 2307.08691, section 3.1). Optimizer: 2 bytes of weights, 2 of gradients, and master copy and state both ways.
+    """
     shape, counts = job.shape, parameter_counts(job.shape)
     micro_batches = np.maximum(job.global_batch_sequences / (layout.dp * layout.micro_batch), 1.0)
     rows = layout.micro_batch * (job.seq_len * job.fill) / layout.cp
@@ -227,7 +233,7 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
 
 
 def _peaks(job: TrainingJob, gpu: Gpu) -> tuple[float, float]:
-    """(16-bit, linear layers') peak, FLOP/s."""
+    """(16-bit, linear layers') dense peak of the catalogue, FLOP/s; fp32 jobs run at the fp32 (or TF32) rate throughout."""
     base = peak_flops(gpu, "fp32" if job.precision == "fp32" else "bf16")
     linear = peak_flops(gpu, job.precision)
     if base is None or linear is None:
@@ -250,7 +256,7 @@ def _adapter_width(job: TrainingJob) -> float:
 
 
 def _updated(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
-    """Parameters one rank's optimizer updates."""
+    """Parameters one rank's optimizer updates: those held, over the shard group from ZeRO-1 on (arXiv 1910.02054)."""
     dense, experts = parameters_per_gpu(job, layout)
     held = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
     return held / np.where(layout.sharding >= 1, layout.shard_group, 1.0)
