@@ -81,9 +81,17 @@ def _training(demand: Demand, sized: Sized) -> Launch:
     ]
     if layout.tp > 1:
         arguments.append("--sequence-parallel")
+    if sized.virtual_stages > 1:
+        arguments.append(f"--num-virtual-stages-per-pipeline-rank={sized.virtual_stages}")
     arguments += SHARDING_FLAGS.get(sized.sharding, [])
+    if sized.shard_groups > 1:
+        arguments += [f"--num-distributed-optimizer-instances={sized.shard_groups}", "--outer-dp-sharding-strategy=no_shard"]
     if sized.recompute not in ("", "none"):
         arguments.append(f"--recompute-granularity={sized.recompute}")
+    if sized.recompute == "selective":
+        # Its default drops attention's scores, which fused attention never stores.
+        experts = demand.shape is not None and demand.shape.is_moe
+        arguments.append(f"--recompute-modules={'moe_act' if experts else 'layernorm'}")
     if sized.recompute == "full":
         # Every layer is recomputed from its own input; without a method the launcher refuses "full".
         arguments += ["--recompute-method=uniform", "--recompute-num-layers=1"]

@@ -63,7 +63,10 @@ TRAINING = {
     openapi_extra=takes("Request", example=TRAINING),
 )
 def training(body: JsonBody, catalog: CatalogParameter) -> Response:
-    """One explicit layout; the keys are the columns of the published training measurements."""
+    """One explicit layout; the keys are the columns of the published training measurements, and `offload` (none, optimizer,
+    parameters) and `shard_ranks` (GPUs that share one copy of sharded state; sharding `hsdp` is one server's). A request
+    that says nothing of the layout also gets `search`: the layouts no other beats in time and memory, the best by each
+    objective, and how many were refused for want of memory."""
     return JSONResponse(estimate_layout(load_object(body), catalog))
 
 

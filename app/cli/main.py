@@ -189,6 +189,23 @@ def _show(result: dict[str, Any]) -> None:
         for metric, part in (figures.get("by_metric") or {}).items():
             table.add_row(f"  {metric}", *(_cell(part.get(name)) for name in SHOWN))
     Console(width=200).print(table)
+    for figures in result.values():
+        if isinstance(figures, dict) and figures.get("scaling"):
+            _show_scaling(figures["scaling"])
+
+
+def _show_scaling(scaling: dict[str, Any]) -> None:
+    title = (
+        f"Scaling against the smallest count: {scaling['within_6_points']} of {scaling['sets']} sets within 6 points, "
+        f"{scaling['sources_within']} of {scaling['sources']} sources in the median set"
+    )
+    table = Table("source", "model", "gpu", "kind", "layout", "gpus", "measured", "predicted", "worst points", title=title)
+    for each in scaling["per_set"]:
+        efficiencies = (" ".join(f"{value:.2f}" for value in each[name]) for name in ("measured", "predicted"))
+        gpus = " ".join(str(count) for count in each["gpus"])
+        names = (each[name] for name in ("source_key", "model", "gpu_id", "kind", "layout"))
+        table.add_row(*names, gpus, *efficiencies, f"{each['worst_points']:.1f}")
+    Console(width=200).print(table)
 
 
 def _cell(value: Any) -> str:

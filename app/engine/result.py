@@ -120,6 +120,10 @@ class Sized:
     global_batch: int = 1
     recompute: str = ""
     sharding: str = ""
+    virtual_stages: int = 1
+    """Interleaved pipeline stages per rank."""
+    shard_groups: int = 1
+    """Copies of what ``sharding`` splits: more than one with hybrid sharding."""
     precision: dict[str, str] = field(default_factory=dict)
     engine: str = ""
     engine_version: str = ""

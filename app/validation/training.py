@@ -11,6 +11,7 @@ from app.engine.training.explicit import Prediction, explicit_run, predict
 from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
 from app.engine.training.step import published_flop_per_token
 from app.units import GB, GIB, TFLOP
+from app.validation.scaling import scaling_report
 from app.validation.statistics import Point, Skipped, summarise
 from app.workload.profile import ProfileError
 
@@ -20,11 +21,13 @@ MEMORY_METRIC = "peak_mem_gb"
 
 def validate_training(rows: Iterable[Row], catalog: Catalog) -> dict[str, Any]:
     """Figures of comparable rows: throughput-like ones as the headline, memory under ``by_metric``; the rest under
-    ``training_other``. ``called_infeasible``: runs that happened and that the memory model says cannot."""
+    ``training_other``. ``called_infeasible``: runs that happened and that the memory model says cannot. ``scaling``:
+    efficiency over GPU counts, source by source."""
     kept: list[Point] = []
     others: list[Point] = []
     skipped: list[Skipped] = []
     infeasible: list[str] = []
+    scaled: list[tuple[Row, Point]] = []
     total = 0
     for row in rows:
         total += 1
@@ -36,10 +39,12 @@ def validate_training(rows: Iterable[Row], catalog: Catalog) -> dict[str, Any]:
             others.extend(points)
         else:
             kept.extend(points)
+            scaled.extend((row, point) for point in points if point.metric != MEMORY_METRIC)
             if not fits:
                 infeasible.append(name)
     report = summarise(kept, skipped, total, apart=(MEMORY_METRIC,)).as_dict()
     report["called_infeasible"] = infeasible
+    report["scaling"] = scaling_report(scaled)
     report["training_other"] = summarise(others, apart=(MEMORY_METRIC,)).as_dict()
     return report
 

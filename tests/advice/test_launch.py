@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 import yaml
 
 from app.advice.advisor import recommend
+from app.advice.launch import launch_settings
 from app.catalog.loader import load_catalog
+from app.engine.links import recommended_network
+from app.engine.platform import platform_of
+from app.engine.result import Sized
+from app.engine.training.sizing import size_training
 from app.workload.profile import parse_profile
+from app.workload.resolve import demand_of
 
 FLAGS = {
     "vllm": ("--tensor-parallel-size", "--pipeline-parallel-size", "--max-model-len", "--kv-cache-dtype"),
@@ -114,3 +121,21 @@ def test_a_training_design_gives_flags_only():
     assert f"--tensor-model-parallel-size={answer.design.parallel.tp}" in arguments
     assert ("--recompute-method=uniform" in arguments) == (answer.design.recompute == "full")
     assert any("sharding-strategy=optim_grads_params" in item for item in arguments) == (answer.design.sharding == "zero3")
+
+
+def test_interleaving_hybrid_sharding_and_selective_recomputation_are_asked_for():
+    """Megatron's names: stages per rank, copies of the optimizer, and what is recomputed beside fused attention."""
+    profile = parse_profile({"workload": "finetuning", "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "training": {"tokens_b": 1.0}})
+    catalog = load_catalog()
+    demand = demand_of(profile, catalog)
+    gpu = catalog.gpus["h100-sxm-80gb"]
+    platform = platform_of(gpu, gpus_per_server=8).with_network(recommended_network(gpu, "infiniband"))
+    sized = size_training(demand.training, demand.shape, platform, "many_servers", "auto", 64)
+    assert isinstance(sized, Sized)
+    changed = replace(sized, virtual_stages=4, shard_groups=2, sharding="zero3", recompute="selective")
+    (launch,) = launch_settings(demand, changed)
+    assert "--num-virtual-stages-per-pipeline-rank=4" in launch.arguments
+    assert "--num-distributed-optimizer-instances=2" in launch.arguments
+    assert "--recompute-modules=layernorm" in launch.arguments
+    (plain,) = launch_settings(demand, replace(sized, virtual_stages=1, shard_groups=1, recompute="none"))
+    assert not any("virtual" in item or "instances" in item or "recompute" in item for item in plain.arguments)

@@ -18,9 +18,11 @@ from app.engine.collective_request import link_kind, network_from, scale_up_from
 from app.engine.compute import peak_flops
 from app.engine.links import recommended_network
 from app.engine.platform import FabricKind, Platform, ScaleOut
-from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.front import OBJECTIVES, Choice, described, precisions_of, search_training
+from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.layouts import INTERLEAVED, MICRO_BATCHES, legal_splits
 from app.engine.training.memory import training_memory_bytes
-from app.engine.training.search import legal_layouts, usable_bytes
+from app.engine.training.search import usable_bytes
 from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
 from app.engine.training.step import StepTime, step_time
 from app.ranges import Range
@@ -30,11 +32,11 @@ from app.workload.inferred import shape_from_size
 from app.workload.profile import FieldError, ProfileError
 
 NUMBERS = (
-    "n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "global_batch_seqs", "year", "lora_rank",
+    "n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "global_batch_seqs", "year", "lora_rank", "shard_ranks",
 )  # fmt: skip
 PRECISIONS = {"": "bf16", "auto": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp4": "fp4",
               "mxfp4": "fp4", "tf32": "fp32", "fp32": "fp32"}  # fmt: skip
-SHARDING_NAMES = {"none": "none", "ddp": "none", "zero1": "zero1", "zero2": "zero2", "zero3": "zero3", "fsdp": "zero3"}
+SHARDING_NAMES = {"none": "none", "ddp": "none", "zero1": "zero1", "zero2": "zero2", "zero3": "zero3", "fsdp": "zero3", "hsdp": "zero3"}
 TASKS = {"": "pretraining", "pretrain": "pretraining", "pretraining": "pretraining", "sft": "full", "full": "full",
          "finetuning": "full", "lora": "lora", "qlora": "qlora"}  # fmt: skip
 DEFAULT_LORA_RANK = 16
@@ -49,7 +51,6 @@ FILLED_PIPELINE = 8.0
 """Micro-batches per pipeline stage where no batch is stated: enough to make the bubble small, as runs are set up."""
 FUSED_LOGIT_SHARE = 0.4
 """Share of the logits' memory a fused loss leaves: one 16-bit and half a 32-bit copy of three or four."""
-MICRO_BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,7 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         "task": TASKS,
         "sharding": {**SHARDING_NAMES, "": ""},
         "recompute": {name: name for name in ("", *RECOMPUTE)},
+        "offload": {"": _offloaded(text), **{name: name for name in OFFLOAD}},
         "optimizer": {"": "adamw", **{name: name for name in OPTIMIZER_BYTES}},
     }
     chosen = {field: _choice(columns, field, table, errors) for field, table in names.items()}
@@ -165,10 +167,12 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         software_year=numbers["year"] or 2026.0,
         fill=UNPADDED_FILL if unpadded else 1.0,
         tuned=tuned,
-        cpu_offload=_offloads(text),
-        offload_parameters="offload of parameters" in text,
-        fused_loss="liger" in text,
+        eager=_runs_eagerly(text),
+        fused_loss="liger" in text and "without liger" not in text,
     )
+    if not numbers["shard_ranks"]:
+        hybrid = str(columns.get("sharding") or "").lower() == "hsdp"
+        numbers["shard_ranks"] = float(platform.gpus_per_server) if hybrid else stated_shard_group(text)
     layouts = _layouts(job, platform, int(gpus), numbers, chosen)
     if job.global_batch_sequences == 0.0:
         filled = layouts.dp * layouts.micro_batch * np.where(layouts.pp > 1, FILLED_PIPELINE * layouts.pp, 1.0)
@@ -190,33 +194,35 @@ def _layouts(
         micro = [stated] if stated else [float(value) for value in MICRO_BATCHES if value <= limit]
         recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
         sharding = chosen["sharding"] or ("none" if dp * cp == 1 or job.frozen_base else "zero1")
-        for size, kept, vp in itertools.product(micro, recompute, _interleavings(job, pp, numbers["vp"])):
-            rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(sharding))))
+        for size, kept in itertools.product(micro, recompute):
+            for vp in _interleavings(job, pp, batch / (dp * size), numbers["vp"]):
+                rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(sharding))))
     columns = np.array(rows, dtype=float).T
     names = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding")
-    return TrainingLayout(**dict(zip(names, columns, strict=True)))
+    everywhere = {"shard_ranks": numbers["shard_ranks"] or 0.0, "offload": float(OFFLOAD.index(chosen["offload"]))}
+    return TrainingLayout(
+        **dict(zip(names, columns, strict=True)), **{name: np.full(len(rows), value) for name, value in everywhere.items()}
+    )
 
 
-def _splits(
-    job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None]
-) -> list[tuple[float, float, float, float, float]]:
+def _splits(job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None]) -> list[tuple[float, ...]]:
     """(tp, pp, dp, ep, cp) as stated, absent ones 1 and dp the rest; all legal ones where none is stated."""
     given = {name: numbers[name] for name in ("tp", "pp", "dp", "cp") if numbers[name] is not None}
     if not given and gpus > 1:
         batch = job.global_batch_sequences or float(gpus)
-        legal = legal_layouts(replace(job, global_batch_sequences=batch), platform, gpus)
+        legal = legal_splits(replace(job, global_batch_sequences=batch), platform, gpus)
         if legal is not None:
-            columns = np.unique(np.stack([legal.tp, legal.pp, legal.dp, legal.ep, legal.cp], axis=1), axis=0)
-            return [(float(tp), float(pp), float(dp), float(ep), float(cp)) for tp, pp, dp, ep, cp in columns]
+            return legal.rows()
     tp, pp, cp = (given.get(name) or 1.0 for name in ("tp", "pp", "cp"))
     return [(tp, pp, given.get("dp") or max(gpus / (tp * pp * cp), 1.0), numbers["ep"] or 1.0, cp)]
 
 
-def _interleavings(job: TrainingJob, pp: float, stated: float | None) -> list[float]:
-    """Virtual stages per rank: as stated; from 2023 on any usual number that divides the stage's layers."""
-    if stated or pp <= 1 or job.software_year < 2023:
+def _interleavings(job: TrainingJob, pp: float, micro_batches: float, stated: float | None) -> list[float]:
+    """Virtual stages per rank: as stated; from 2023 on any usual number that divides the stage's layers, where the
+    micro-batches (0: not stated) make whole rounds over the stages."""
+    if stated or pp <= 1 or job.software_year < 2023 or micro_batches % pp:
         return [stated or 1.0]
-    return [float(value) for value in (1, 2, 4, 6, 12) if job.shape.layers // max(int(pp), 1) % value == 0]
+    return [float(value) for value in INTERLEAVED if job.shape.layers // max(int(pp), 1) % value == 0]
 
 
 def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int, per_node: float | None) -> Platform:
@@ -312,9 +318,28 @@ def _stated_shape(columns: Mapping[str, Any], layers: int, hidden: int, params: 
     return replace(shape, params_b=params or counts.total / 1e9, active_params_b=counts.active / 1e9)
 
 
-def _offloads(text: str) -> bool:
-    """Whether the description says that optimizer state waits in host memory (and not that it does not)."""
-    return "offload" in re.sub(r"\b(no|without) ([a-z]+,? )?offload", "", text)
+def _offloaded(text: str) -> str:
+    """What the description says waits in host memory (and not that it does not)."""
+    if "offload" not in re.sub(r"\b(no|without) ([a-z]+,? )?offload", "", text):
+        return "none"
+    return "parameters" if "offload of parameters" in text else "optimizer"
+
+
+EAGER = re.compile(r"\b(deepspeed|lit-?gpt|torchtune|torchtitan|peft|transformers|accelerate|fsdp|trl|axolotl|hf)\b|fsdp_")
+"""Software that runs a model as plain PyTorch modules, operation by operation."""
+FUSED = re.compile(r"megatron|nemo|liger|unsloth|fused ops|(?<!no )\bcompil")
+"""Software that replaces norms and activation functions by fused kernels, or compiles them."""
+
+
+def _runs_eagerly(text: str) -> bool:
+    """Whether the description names software that keeps what each single operation needs."""
+    return bool(EAGER.search(text)) and not FUSED.search(text.replace("without liger", ""))
+
+
+def stated_shard_group(text: str) -> float | None:
+    """GPUs of the group that shares one copy of sharded state, where the description names one."""
+    found = re.search(r"shard group [^;]*\((\d+) gpus", text)
+    return float(found.group(1)) if found else None
 
 
 def _longest_sample(text: str) -> float | None:
@@ -369,9 +394,37 @@ def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, A
         "peak_mem_gb": Range.around(found.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
         "memory_gb": memory,
         "fits": found.fits,
-        "layout": {
-            "tp": int(layout.tp[0]), "pp": int(layout.pp[0]), "dp": int(layout.dp[0]), "ep": int(layout.ep[0]), "cp": int(layout.cp[0]),
-            "micro_batch": int(layout.micro_batch[0]), "global_batch_seqs": run.job.global_batch_sequences,
-            "recompute": RECOMPUTE[int(layout.recompute[0])], "sharding": SHARDING[int(layout.sharding[0])],
-        },
-    }  # fmt: skip
+        "layout": {**described(layout), "global_batch_seqs": run.job.global_batch_sequences},
+        **({"search": _searched(run, request)} if _leaves_layout_open(request) else {}),
+    }
+
+
+LAYOUT_FIELDS = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding", "shard_ranks", "offload")
+
+
+def _leaves_layout_open(request: Mapping[str, Any]) -> bool:
+    """Whether nothing is said of how the work is laid out."""
+    return not any(str(request.get(name) or "") for name in LAYOUT_FIELDS)
+
+
+def _searched(run: ExplicitRun, request: Mapping[str, Any]) -> dict[str, Any]:
+    """All legal layouts of the GPU count, in all precisions of the GPU where none is asked for: the front, the best by each
+    objective, and how many were refused for want of memory, by the component that needs most."""
+    open_precision = str(request.get("precision") or "auto") == "auto"
+    precisions = precisions_of(run.platform.gpu) if open_precision else (run.job.precision,)
+    found = search_training(run.job, run.platform, (int(run.layouts.gpus[0]),), precisions)
+    best = {objective: found.best(objective) for objective in OBJECTIVES}
+    return {
+        "layouts": found.evaluated,
+        "refused": {name: each.by_component() for name, each in found.refused.items()},
+        "best": {objective: _choice_entry(choice) for objective, choice in best.items() if choice is not None},
+        "front": [_choice_entry(choice) for choice in found.front],
+    }
+
+
+def _choice_entry(choice: Choice) -> dict[str, Any]:
+    return {
+        "layout": {"precision": choice.precision, **described(choice.found.layout)},
+        "step_s": Range.around(choice.step_s, *TIME_SPREAD).model_dump(),
+        "peak_mem_gb": Range.around(choice.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
+    }

@@ -11,6 +11,8 @@ from app.catalog.model_shape import ModelShape
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "zero1", "zero2", "zero3")
+OFFLOAD = ("none", "optimizer", "parameters")
+"""What waits in host memory: nothing; optimizer state, updated there (arXiv 2101.06840); weights, too, which come layer by layer."""
 OPTIMIZER_BYTES = {"adamw": 8.0, "adamw_8bit": 2.0, "adafactor": 0.1, "sgd": 4.0, "muon": 4.0}
 """State per trained parameter: two fp32 moments; two 8-bit ones; row and column sums; one momentum (sgd, muon).
 Sources: arXiv 1412.6980, 2110.02861, 1804.04235; Muon keeps one momentum per matrix parameter."""
@@ -33,12 +35,10 @@ class TrainingJob:
     """Year of the training software: kernels and overlap improve with it."""
     fill: float = 1.0
     """Share of the ``seq_len`` positions of a sequence that hold tokens, where padding is not computed."""
-    cpu_offload: bool = False
-    """Optimizer state and its update live in host memory."""
-    offload_parameters: bool = False
-    """Weights wait in host memory, too, and come layer by layer."""
     tuned: bool = False
     """A record attempt: kernels launched as graphs, so that the host hardly counts."""
+    eager: bool = False
+    """Norms and activation functions run as single PyTorch operations, each of which keeps what its own gradient needs."""
     fused_loss: bool = False
     """Logits are worked out in chunks and never stored whole."""
 
@@ -49,8 +49,10 @@ class TrainingJob:
 
     @property
     def gradient_bytes(self) -> float:
-        """Bytes of one stored gradient: 2 in fp16 and where adapters are trained; else summed in fp32 (4), before 2023 in a
+        """Bytes of one stored gradient: 4 in fp32; 2 in fp16 and where adapters are trained; else summed in fp32 (4), before 2023 in a
         copy beside the 16-bit one (6)."""
+        if self.precision == "fp32":
+            return 4.0
         if self.frozen_base or self.precision == "fp16" or self.task == "full":
             return 2.0
         return 4.0 if self.software_year >= 2023 else 6.0
@@ -84,9 +86,10 @@ class TrainingJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLayout:
-    """Arrays of one common shape: parallel degrees, micro-batch in sequences, and indices into RECOMPUTE and SHARDING.
+    """Arrays of one common shape: parallel degrees, micro-batch in sequences, and indices into RECOMPUTE, SHARDING, OFFLOAD.
 
-    vp: interleaved stages per rank. ep divides tp x dp x cp ranks and adds no GPUs.
+    vp: interleaved stages per rank. ep divides tp x dp x cp ranks and adds no GPUs. shard_ranks: replicas that share one
+    copy of what ZeRO or FSDP splits (hybrid sharding, arXiv 2304.11277); 0 is all of them.
     """
 
     tp: NDArray[np.float64]
@@ -98,6 +101,18 @@ class TrainingLayout:
     micro_batch: NDArray[np.float64]
     recompute: NDArray[np.float64]
     sharding: NDArray[np.float64]
+    shard_ranks: NDArray[np.float64]
+    offload: NDArray[np.float64]
+
+    @property
+    def replicas(self) -> NDArray[np.float64]:
+        """Ranks that hold the same weights before any sharding: dp x cp."""
+        return self.dp * self.cp
+
+    @property
+    def shard_group(self) -> NDArray[np.float64]:
+        """Ranks one copy of sharded state is split over."""
+        return np.where(self.shard_ranks > 0, np.minimum(self.shard_ranks, self.replicas), self.replicas)
 
     @property
     def gpus(self) -> NDArray[np.float64]:
@@ -110,7 +125,7 @@ class TrainingLayout:
 
     @staticmethod
     def of(**values: float) -> TrainingLayout:
-        """One layout from plain numbers; what is left out is 1 (0 for recompute and sharding)."""
+        """One layout from plain numbers; what is left out is 1 (0 for the indices and shard_ranks)."""
         names = [item.name for item in fields(TrainingLayout)]
-        defaults = {name: 0.0 if name in ("recompute", "sharding") else 1.0 for name in names}
+        defaults = {name: 0.0 if name in ("recompute", "sharding", "shard_ranks", "offload") else 1.0 for name in names}
         return TrainingLayout(**{name: np.array([float(values.get(name, defaults[name]))]) for name in names})

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.training.constants import training_table
-from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.units import GB
 from app.workload.architecture import ParameterCounts, parameter_counts
 
@@ -25,26 +25,27 @@ def parameters_per_gpu(job: TrainingJob, layout: TrainingLayout, counts: Paramet
     counts = parameter_counts(job.shape) if counts is None else counts
     stages, tensor = layout.pp, layout.tp
     expert_ranks = np.maximum(layout.ep, 1) * np.where(layout.ep > 1, 1.0, tensor)
-    ends = (counts.embedding + counts.positions) / tensor
-    both_ends = np.where(stages > 1, np.maximum(ends, counts.output_head / tensor), ends + counts.output_head / tensor)
     body = counts.total - counts.embedding - counts.output_head - counts.positions - counts.routed_experts
-    dense = body / (stages * tensor) + both_ends
+    dense = body / (stages * tensor) + end_parameters(job, layout)
     return dense, counts.routed_experts / (stages * expert_ranks)
 
 
 def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tuple[FloatArray, FloatArray]:
     """(kept by one layer, kept by one layer under full recomputation) bytes per token of one GPU.
 
-    Kept for the backward pass, 16-bit: inputs and outputs of both norms (split over tp with sequence parallelism
-    only), q, k, v, attention output, and the MLP's gate, up and product (arXiv 2205.05198, section 4). Without fused
-    attention the scores of all heads, their softmax and its dropout mask add 5 a s bytes (same place). A frozen base
-    keeps no inputs for weight gradients that only its own weights would need: half the MLP's.
+    Kept for the backward pass, 16-bit (fp32 jobs: 32): inputs and outputs of both norms (split over tp with sequence
+    parallelism only), q, k, v, attention output, and the MLP's gate, up and product (arXiv 2205.05198, section 4). Without
+    fused attention the scores of all heads, their softmax and its dropout mask add 5 a s bytes (same place). A frozen
+    base keeps no inputs that only its own weights' gradients would need: those of the MLP's two products (adapters stand
+    beside attention's, as is usual). Eager RMSNorm keeps its input in fp32 and what its weight multiplies (PyTorch's
+    autograd formulas of ``to``, ``mul`` and ``pow``), eager SwiGLU the gate after SiLU, too.
     """
     shape = job.shape
     spread = layout.tp if job.sequence_parallel else np.ones_like(layout.tp)
     q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     if shape.attention == "mla":
         q = kv = shape.heads * (shape.qk_nope_dim + shape.qk_rope_dim)
+    width = 4.0 if job.precision == "fp32" else 2.0
     factors = 3 if shape.gated_mlp else 2
     dense = factors * shape.ffn_dense
     experts = shape.top_k * (2 * shape.hidden + factors * shape.moe_ffn) + factors * shape.shared_experts * shape.moe_ffn
@@ -53,49 +54,82 @@ def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tupl
     scores = 0.0 if job.flash_attention else 5.0 * shape.heads * job.seq_len * job.fill
     kept_scores = np.where(layout.recompute >= 1, 0.0, scores)
     # Selective recomputation around fused attention drops what is cheap to make again: norm outputs and the MLP's product.
-    cheap = (layout.recompute == RECOMPUTE.index("selective")) * (1.0 if job.flash_attention else 0.0)
-    product = inner / factors * cheap
-    norms = 2 * (4 - 2 * cheap) * shape.hidden + 2 * dropout
-    kept = (2 * (2 * q + 2 * kv + inner - product) + kept_scores) / layout.tp + norms / spread
-    return kept, 2 * shape.hidden / spread
+    cheap = (layout.recompute == RECOMPUTE.index("selective")) & job.flash_attention
+    unfused = job.eager and shape.gated_mlp
+    product = inner / factors
+    after_gate = product if unfused else 0.0
+    mlp = inner - product + np.where(cheap, 0.0, after_gate + (0.0 if job.frozen_base else product))
+    outputs = (1.0 if job.frozen_base else 2.0) * width * shape.hidden
+    within = 2 * (4.0 + (0.0 if job.frozen_base else 2.0)) * shape.hidden if unfused and width == 2.0 else 0.0
+    norms = 2 * width * shape.hidden + np.where(cheap, 0.0, outputs + within) + 2 * dropout
+    kept = (width * (2 * q + 2 * kv + mlp) + kept_scores) / layout.tp + norms / spread
+    return kept, width * shape.hidden / spread
 
 
 def training_memory_bytes(job: TrainingJob, layout: TrainingLayout, constants: Mapping[str, float] | None = None) -> dict[str, FloatArray]:
-    """Bytes per GPU by component: weights, gradients, optimizer, master_weights, activations, logits, gathered_layers
-    (ZeRO-3), communication (NCCL and bucket buffers), runtime (CUDA context and workspaces), fragmentation."""
+    """Bytes per GPU by component, arrays over layouts: weights, gradients, optimizer, master_weights, activations, logits, gathered_layers
+    (ZeRO-3), communication (NCCL and bucket buffers), runtime (CUDA context and workspaces), fragmentation.
+
+    Per parameter: 16-bit weight 2 (a quantised base its bits), gradient 2 to 6, AdamW's moments 8, master copy 4 (arXiv
+    1910.02054, section 3.1); logits: fitted bytes per token and entry, about one 16-bit and two 32-bit copies. Buffers,
+    runtime and fragmentation, a share of what is allocated anew in every step, are fitted (``data/training.toml``).
+    """
     c: Mapping[str, float] = training_table()["memory"] if constants is None else constants
     dense, experts = parameters_per_gpu(job, layout)
+    ends = end_parameters(job, layout)
     weights_held, state_held, gradients_held = _held(job, layout, dense, experts)
-    weight_bytes = job.base_bits / 8 if job.frozen_base else 2.0
-    zero3 = (layout.sharding >= SHARDING.index("zero3")) & (layout.dp * layout.cp > 1)
+    full_precision = job.precision == "fp32"
+    weight_bytes = 4.0 if full_precision else job.base_bits / 8 if job.frozen_base else 2.0
+    zero3 = (layout.sharding >= SHARDING.index("zero3")) & (layout.replicas > 1)
+    on_host = layout.offload >= OFFLOAD.index("optimizer")
+    weights_on_host = layout.offload == OFFLOAD.index("parameters")
     low_memory = job.optimizer in ("adamw_8bit", "adafactor")
     activations, logits = _dynamic(job, layout, c["activation_factor"], c["logit_bytes"])
-    per_layer = (dense + experts) / np.maximum(job.shape.layers / layout.pp, 1.0)
-    gathered = np.where(zero3 | job.offload_parameters, 2 * per_layer * weight_bytes, 0.0)
+    # Layers come one ahead of the one at work; embedding and head form the outermost unit, which stays (arXiv 2304.11277, 3.3).
+    per_layer = (dense - ends + experts) / np.maximum(job.shape.layers / layout.pp, 1.0)
+    gathered = np.where(zero3 | weights_on_host, 2 * per_layer * weight_bytes + ends * np.maximum(weight_bytes, 2.0), 0.0)
     # In a pipeline, stages keep their weights gathered between micro-batches (see _held for their gradients).
     gathered = np.where(zero3 & (layout.pp > 1), (dense + experts) * weight_bytes, gathered)
-    kinds = 1.0 * (layout.tp > 1) + (layout.pp > 1) + (layout.dp * layout.cp > 1) + (layout.ep > 1)
+    # Sharded fp32 weights are their own master copy: the 16-bit ones are made for the gather (2 of the 4 bytes counted as weights).
+    master = np.where(zero3 & (not job.frozen_base), 2.0, 4.0) * (not low_memory and not full_precision)
+    # Embedding and output head of a quantised base stay in 16 bits (arXiv 2305.14314: linear layers of the blocks only).
+    unquantised = np.where(zero3, ends / layout.shard_group, ends) * (2.0 - weight_bytes if job.frozen_base and weight_bytes < 2 else 0.0)
+    gradient_bytes = np.where(zero3 & (job.precision != "fp16") & (not job.frozen_base), 4.0, job.gradient_bytes)
+    kinds = 1.0 * (layout.tp > 1) + (layout.pp > 1) + (layout.replicas > 1) + (layout.ep > 1)
+    # Buckets hold gradients on their way, so never more than there are.
+    buckets = np.minimum(c["bucket_gb"] * GB, _trained(job, layout, dense + experts) * job.gradient_bytes)
     parts = {
-        "weights": weights_held * weight_bytes * (0.0 if job.offload_parameters else 1.0),
-        "gradients": gradients_held * np.where(zero3, 4.0 if job.precision != "fp16" and not job.frozen_base else 2.0, job.gradient_bytes),
-        "optimizer": state_held * OPTIMIZER_BYTES[job.optimizer] * (0.0 if job.cpu_offload else 1.0),
-        "master_weights": state_held * (0.0 if low_memory or job.cpu_offload else 4.0)
-        - np.where(zero3, state_held * 2.0, 0.0) * (0.0 if low_memory or job.cpu_offload or job.frozen_base else 1.0),
+        "weights": (weights_held * weight_bytes + unquantised) * np.where(weights_on_host, 0.0, 1.0),
+        "gradients": gradients_held * gradient_bytes,
+        "optimizer": state_held * OPTIMIZER_BYTES[job.optimizer] * np.where(on_host, 0.0, 1.0),
+        "master_weights": state_held * np.where(on_host, 0.0, master),
         "activations": activations,
         "logits": logits,
         "gathered_layers": gathered,
-        "communication": kinds * c["communicator_gb"] * GB + (layout.dp * layout.cp > 1) * c["bucket_gb"] * GB,
+        "communication": kinds * c["communicator_gb"] * GB + (layout.replicas > 1) * buckets,
         "runtime": np.full_like(dense, c["runtime_gb"] * GB),
     }
     parts["fragmentation"] = c["fragmentation"] * (activations + logits + gathered + parts["gradients"])
     return parts
 
 
+def end_parameters(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
+    """Parameters of the embedding and the output head (the larger in a pipeline, which parts them) on one GPU."""
+    counts = parameter_counts(job.shape)
+    first, last = (counts.embedding + counts.positions) / layout.tp, counts.output_head / layout.tp
+    return np.where(layout.pp > 1, np.maximum(first, last), first + last)
+
+
+def _trained(job: TrainingJob, layout: TrainingLayout, held: FloatArray) -> FloatArray:
+    """Parameters with gradients on one GPU before ZeRO, of ``held``."""
+    return np.full_like(held, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else held
+
+
 def _held(job: TrainingJob, layout: TrainingLayout, dense: FloatArray, experts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Parameters whose (weights, optimizer state, gradients) one rank stores: ZeRO splits them over the replicas in
     that order of stages (arXiv 1910.02054); experts have fewer replicas under EP. In a pipeline, ZeRO-3 keeps gradients
     whole until the last micro-batch: to shard after each would cost a collective for each (usual with FSDP)."""
-    replicas = layout.dp * layout.cp
+    replicas = layout.shard_group
     whole = (layout.sharding >= SHARDING.index("zero3")) & (layout.pp > 1)
     expert_replicas = np.where(layout.ep > 1, np.maximum(replicas * layout.tp / layout.ep, 1.0), replicas)
 
@@ -105,7 +139,7 @@ def _held(job: TrainingJob, layout: TrainingLayout, dense: FloatArray, experts: 
 
     if not job.frozen_base:
         return split(3), split(1), split(2)
-    trained = job.trained_parameters / (layout.tp * layout.pp)
+    trained = _trained(job, layout, dense)
     return split(3), trained / np.where(layout.sharding >= 1, replicas, 1.0), trained / np.where(layout.sharding >= 2, replicas, 1.0)
 
 

@@ -12,7 +12,7 @@ from app.engine.collectives import collective_time_s
 from app.engine.compute import peak_flops
 from app.engine.links import Collective
 from app.engine.platform import Platform
-from app.engine.training.job import OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.memory import parameters_per_gpu
 from app.units import GB, TFLOP
 from app.workload.architecture import parameter_counts
@@ -66,6 +66,8 @@ class Quantities:
     logit_bytes: FloatArray
     score_bytes: FloatArray
     """Bytes of the s x s scores where they are stored (no fused attention)."""
+    again_bytes: FloatArray
+    """Bytes read and written to make again what selective recomputation dropped beside fused attention."""
     adapter_bytes: FloatArray
     dequantised: FloatArray
     """Parameters converted from a quantised base in one pass."""
@@ -85,7 +87,7 @@ class Quantities:
     dp_s: FloatArray
     zero3: FloatArray
     gathered_share: FloatArray
-    """Share of ``dp_s`` that gathers updated weights after the optimizer: half with ZeRO-1 and 2, else none."""
+    """Share of ``dp_s`` that gathers updated weights after the optimizer: half with ZeRO-1, less where ZeRO-2 reduces often, else none."""
     optimizer_bytes: FloatArray
     offload_bytes: FloatArray
     servers: FloatArray
@@ -133,13 +135,14 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
     counts = _counts(job, layout)
     uses, times, moved = _uses(job, layout, platform.gpus_per_server, counts)
     peak16, peak_linear = _peaks(job, gpu)
-    seconds = {use: np.zeros_like(layout.tp) for use in ("tp", "cp", "ep", "pp", "dp", "gather", "scatter")}
+    seconds = {use: np.zeros_like(layout.tp) for use in ("tp", "cp", "ep", "pp", "dp", "gather", "scatter", "replicate")}
     for request in _requests(uses):
         time = collective_time_s(request.collective, request.size, request.ranks, request.local, platform)
         for use, (where, case) in request.places.items():
             seconds[use][where] = time[case]
     for use, often in times.items():
         seconds[use] = seconds[use] * often
+    dp_s = seconds["dp"] + seconds["gather"] + seconds["scatter"] + seconds["replicate"]
     tdp = gpu.tdp_w
     return Quantities(
         peak16=np.asarray(peak16),
@@ -154,14 +157,21 @@ def quantities(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> 
         cp_s=seconds["cp"],
         ep_s=seconds["ep"],
         pp_s=seconds["pp"],
-        dp_s=seconds["dp"] + seconds["gather"] + seconds["scatter"],
+        dp_s=dp_s,
+        gathered_share=_gathered_share(layout, counts["micro_batches"], seconds["gather"], dp_s),
         **counts,
         **moved,
     )
 
 
 def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
-    """Counts of a step without its collectives. Micro-batches per rank: global batch / (dp x micro-batch), at least one."""
+    """Counts of a step without its collectives, for one micro-batch on one GPU unless named otherwise.
+
+    Micro-batches per rank: global batch / (dp x micro-batch), at least one. Rows: micro-batch x tokens / cp. Products: 2 FLOP
+    a parameter and row; layers over pp x tp, the head over tp. Passes: forward 1, backward 2 (1 for a frozen base's inputs
+    alone), 1 more recomputed (arXiv 2104.04473, appendix). Scores: 1 forward, 2.5 backward, as fused attention makes them
+    again (arXiv 2307.08691, section 3.1). Optimizer: 2 bytes of weights, 2 of gradients, and master copy and state both ways.
+    """
     shape, counts = job.shape, parameter_counts(job.shape)
     micro_batches = np.maximum(job.global_batch_sequences / (layout.dp * layout.micro_batch), 1.0)
     rows = layout.micro_batch * (job.seq_len * job.fill) / layout.cp
@@ -174,8 +184,14 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
     other = counts.shared_experts + counts.routers + max(counts.other, 0.0)
     score_bytes = 0.0 if job.flash_attention else 2.0 * shape.heads * job.seq_len * shape.layers
     again = full | ((layout.recompute >= 1) & (score_bytes > 0))
+    # Beside fused attention: two norms (read, write) and the product of the MLP (read its factors, write), as memory.py drops them.
+    cheap = (layout.recompute == RECOMPUTE.index("selective")) & job.flash_attention
+    factors = 2.0 if shape.gated_mlp else 1.0
+    hidden_bytes = width * each * (shape.hidden * shape.layers)
+    wide_bytes = width * each * (_inner_width(job) * shape.layers)
     adapters = _adapter_width(job) if job.frozen_base else 0.0
     quantised = job.frozen_base and job.base_bits < 8
+    on_host = layout.offload >= OFFLOAD.index("optimizer")
     update = _updated(job, layout) * (2 + 2 + 2 * (4 + OPTIMIZER_BYTES[job.optimizer]))
     one = np.float64(1.0)
     expert_rows = rows * np.maximum(layout.ep, 1.0) * (shape.top_k / max(shape.experts, 1))
@@ -195,8 +211,9 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "scores_passes": np.where(again, 4.5, 3.5),
         "passes": (2.0 if job.frozen_base else 3.0) + full,
         "head_passes": one * (2.0 if job.frozen_base else 3.0),
-        "hidden_bytes": width * each * (shape.hidden * shape.layers),
-        "wide_bytes": width * each * (_inner_width(job) * shape.layers),
+        "hidden_bytes": hidden_bytes,
+        "wide_bytes": wide_bytes,
+        "again_bytes": cheap * (4 * hidden_bytes + (1 + 1 / factors) * wide_bytes),
         "routed_bytes": each * (shape.top_k * shape.hidden * shape.moe_layers),
         "logit_bytes": 2 * rows * (shape.vocab * job.head_share) / layout.tp,
         "score_bytes": width * rows * score_bytes / split,
@@ -209,15 +226,14 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "head_dim": one * max(shape.head_dim, 1),
         "stages": layout.pp,
         "interleaved": np.maximum(layout.vp, 1.0),
-        "gathered_share": 0.5 * ((layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))),
         "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
-        "optimizer_bytes": update * (not job.cpu_offload),
-        "offload_bytes": update * job.cpu_offload,
+        "optimizer_bytes": np.where(on_host, 0.0, update),
+        "offload_bytes": np.where(on_host, update, 0.0),
     }
 
 
 def _peaks(job: TrainingJob, gpu: Gpu) -> tuple[float, float]:
-    """(16-bit, linear layers') peak, FLOP/s."""
+    """(16-bit, linear layers') dense peak of the catalogue, FLOP/s; fp32 jobs run at the fp32 (or TF32) rate throughout."""
     base = peak_flops(gpu, "fp32" if job.precision == "fp32" else "bf16")
     linear = peak_flops(gpu, job.precision)
     if base is None or linear is None:
@@ -240,10 +256,10 @@ def _adapter_width(job: TrainingJob) -> float:
 
 
 def _updated(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
-    """Parameters one rank's optimizer updates."""
+    """Parameters one rank's optimizer updates: those held, over the shard group from ZeRO-1 on (arXiv 1910.02054)."""
     dense, experts = parameters_per_gpu(job, layout)
     held = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
-    return held / np.where(layout.sharding >= 1, layout.dp * layout.cp, 1.0)
+    return held / np.where(layout.sharding >= 1, layout.shard_group, 1.0)
 
 
 def local_ranks(ranks: FloatArray, inner: FloatArray, per_server: int) -> FloatArray:
@@ -303,27 +319,49 @@ def _data_parallel(
 ) -> tuple[dict[str, Use], dict[str, FloatArray], FloatArray]:
     """Collectives, how often, and bytes of gradients, and of sharded weights, between data-parallel ranks.
 
-    DDP and ZeRO-1/2: gradients reduce-scattered and weights gathered once a step, as an all-reduce. ZeRO-3: weights
-    gathered twice for every micro-batch and gradients reduced (Rajbhandari et al., arXiv 1910.02054), layer by layer;
-    gradients travel in buckets of :data:`BUCKET_BYTES`, so that latency counts once for each.
+    DDP and ZeRO-1: gradients reduce-scattered and weights gathered once a step, as an all-reduce, in buckets of
+    :data:`BUCKET_BYTES`, so that latency counts once for each. ZeRO-2 reduces for every micro-batch, since no rank has room
+    to add up whole gradients, and ZeRO-3 gathers the weights twice for every micro-batch, too (Rajbhandari et al., arXiv
+    1910.02054); both layer by layer, as FSDP does. Hybrid sharding does so inside each shard group and all-reduces the sums of each shard
+    between the groups, once a step (arXiv 2304.11277, section 3.2.2). Gradients travel in 16 bits, in fp32 jobs in 32.
     """
     dense, experts = parameters_per_gpu(job, layout)
     trained = np.full_like(dense, job.trained_parameters) / (layout.tp * layout.pp) if job.frozen_base else dense + experts
-    ranks = layout.dp * layout.cp
+    gradients = trained * (4.0 if job.precision == "fp32" else 2.0)
+    ranks = layout.replicas
     local = local_ranks(ranks, layout.tp, per_server)
     zero3 = (layout.sharding >= SHARDING.index("zero3")) & (ranks > 1)
+    by_shard = ((layout.sharding >= SHARDING.index("zero2")) & (ranks > 1)) | ((layout.sharding >= 1) & (layout.shard_group < ranks))
     base = (dense + experts) * (job.base_bits / 8 if job.frozen_base else 2.0)
-    group = np.where(zero3, ranks, 1.0)
+    group = np.where(by_shard, layout.shard_group, 1.0)
+    inside = local_ranks(group, layout.tp, per_server)
+    groups = np.where(by_shard, ranks / layout.shard_group, 1.0)
     layers = np.maximum(job.shape.layers / layout.pp, 1.0)
-    buckets = np.maximum(trained * 2 / BUCKET_BYTES, 1.0)
+    buckets = np.maximum(gradients / BUCKET_BYTES, 1.0)
+    reductions = _reductions(layout, micro_batches)
     uses: dict[str, Use] = {
-        "dp": ("all_reduce", trained * 2 / buckets, np.where(zero3, 1.0, ranks), local),
-        "gather": ("all_gather", base / layers, group, local),
-        "scatter": ("reduce_scatter", trained * 2 / layers, group, local),
+        "dp": ("all_reduce", gradients / buckets, np.where(by_shard, 1.0, ranks), local),
+        "gather": ("all_gather", base / layers, group, inside),
+        "scatter": ("reduce_scatter", gradients / layers, group, inside),
+        "replicate": ("all_reduce", gradients / group / layers, groups, local_ranks(groups, layout.tp * group, per_server)),
     }
-    times = {"dp": buckets, "gather": 2 * micro_batches * layers, "scatter": micro_batches * layers}
-    moved = np.where(zero3, micro_batches * (2 * base + trained * 2), trained * 4 * (ranks > 1))
-    return uses, times, moved
+    gathers = np.where(zero3, 2 * micro_batches, 1.0)
+    times = {"dp": buckets * (reductions + 1) / 2, "gather": gathers * layers, "scatter": reductions * layers, "replicate": layers}
+    sharded = (gathers * base + reductions * gradients) * (group > 1) + 2 * gradients / group * (groups > 1)
+    return uses, times, np.where(by_shard, sharded, gradients * (reductions + 1) * (ranks > 1))
+
+
+def _reductions(layout: TrainingLayout, micro_batches: FloatArray) -> FloatArray:
+    """Times a step reduces gradients between replicas: once; with ZeRO-2 and 3 for every micro-batch."""
+    return np.where(layout.sharding >= SHARDING.index("zero2"), micro_batches, 1.0)
+
+
+def _gathered_share(layout: TrainingLayout, micro_batches: FloatArray, gather_s: FloatArray, dp_s: FloatArray) -> FloatArray:
+    """Share of the data-parallel time that gathers updated weights after the optimizer: that of the gather among one and the
+    reductions of an all-reduce's halves, or its own time where it is a collective of its own."""
+    updated = (layout.sharding >= 1) & (layout.sharding < SHARDING.index("zero3"))
+    share = np.where(gather_s > 0, gather_s / np.where(dp_s > 0, dp_s, 1.0), 1 / (1 + _reductions(layout, micro_batches)))
+    return np.where(updated, share, 0.0)
 
 
 def _requests(uses: dict[str, Use]) -> tuple[Request, ...]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,24 +13,11 @@ from numpy.typing import NDArray
 from app.catalog.schema import Gpu
 from app.engine.platform import Platform
 from app.engine.training.constants import training_table
-from app.engine.training.job import RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.job import RECOMPUTE, TrainingJob, TrainingLayout
+from app.engine.training.layouts import first_that_fits, joined, legal_layouts
 from app.engine.training.memory import training_memory_bytes
 from app.engine.training.step import StepTime, step_time
 from app.units import GIB
-
-MICRO_BATCHES = (1, 2, 4, 8, 16)
-MAX_PIPELINE = 32
-SHORT_STAGES = 0.06
-"""Most layers a pipeline may fall short of equal stages, as a share of all."""
-INTERLEAVED = (1, 2, 4, 8)
-"""Virtual stages per rank: more cut the bubble further and send more messages."""
-TENSOR_DEGREES = (1, 2, 4, 8, 16, 32, 64)
-CONTEXT_DEGREES = (1, 2, 4, 8, 16)
-EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
-RECOMPUTE_PAIR = ("none", "full")
-"""Searched in this order for each layout, next to each other: recomputation is for what does not fit without."""
-LONG_SEQUENCE = 16_384
-"""Tokens from which context parallelism is considered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,84 +92,6 @@ def usable_bytes(platform: Platform) -> float:
     return float(platform.gpu.memory_gb * GIB * training_table()["memory"]["usable_fraction"])
 
 
-@cache
-def _stage_counts(layers: int) -> tuple[int, ...]:
-    """Pipeline stages of a model: equal ones, or some a layer short when that wastes little. The embedding and the head
-    take the missing layers' place: 126 layers on 16 stages (arXiv 2407.21783, section 3.3), 61 on 8 or 16."""
-    counts = range(1, min(MAX_PIPELINE, max(layers, 1)) + 1)
-    return tuple(count for count in counts if _nearly_equal(layers, count))
-
-
-def _nearly_equal(layers: int, stages: int) -> bool:
-    """Whether stages of whole layers leave at most :data:`SHORT_STAGES` of the places free."""
-    return stages <= (1 + SHORT_STAGES) * layers and math.ceil(layers / stages) * stages <= (1 + SHORT_STAGES) * layers
-
-
-def legal_layouts(job: TrainingJob, platform: Platform, gpus: int) -> TrainingLayout | None:
-    """Every legal layout of ``gpus`` GPUs: TP divides the heads and stays in the fast domain, PP divides the layers
-    (nearly), EP divides the experts, CP splits long sequences, DP takes the rest and does not exceed the global batch."""
-    shape = job.shape
-    over_pcie = platform.scale_up.kind.startswith("pcie")
-    domain = platform.gpus_per_server if over_pcie else platform.scale_up.domain_gpus
-    return _layouts(
-        gpus,
-        domain,
-        (shape.heads, shape.kv_heads, shape.layers, shape.experts if shape.is_moe else 0),
-        job.seq_len >= LONG_SEQUENCE,
-        int(job.global_batch_sequences),
-        job.frozen_base,
-    )
-
-
-@lru_cache(maxsize=512)
-def _layouts(gpus: int, domain: int, dimensions: tuple[int, int, int, int], long: bool, batch: int, frozen: bool) -> TrainingLayout | None:
-    """The layouts themselves: they depend on the model's dimensions only, so every platform of a search shares them."""
-    heads, kv_heads, layers, experts = dimensions
-    tensor = [value for value in TENSOR_DEGREES if value <= min(domain, gpus) and _divides_heads(value, heads, kv_heads)]
-    pipeline = [value for value in _stage_counts(layers) if value <= gpus]
-    rows: list[tuple[int, ...]] = []
-    for tp, pp, cp in itertools.product(tensor, pipeline, CONTEXT_DEGREES if long else (1,)):
-        dp, rest = divmod(gpus, tp * pp * cp)
-        if rest or dp > batch:
-            continue
-        degrees = [value for value in EXPERT_DEGREES if experts % value == 0 and (dp * cp * tp) % value == 0] if experts else [1]
-        for ep in degrees:
-            rows.extend(_options(frozen, layers, batch, (tp, pp, dp, ep, cp)))
-    if not rows:
-        return None
-    columns = np.array(rows, dtype=float).T
-    names = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding")
-    return TrainingLayout(**dict(zip(names, columns, strict=True)))
-
-
-def _divides_heads(tp: int, heads: int, kv_heads: int) -> bool:
-    """Query heads divide evenly; KV heads divide or are copied whole."""
-    if heads == 0:
-        return tp == 1
-    return heads % tp == 0 and (kv_heads % tp == 0 or tp % kv_heads == 0)
-
-
-def _options(frozen: bool, layers: int, batch: int, degrees: tuple[int, int, int, int, int]) -> list[tuple[int, ...]]:
-    """Micro-batch, recomputation, sharding and interleaving variants of one split."""
-    _, pp, dp, _, cp = degrees
-    if dp * cp == 1:
-        sharding = ["none"]
-    elif frozen:
-        sharding = ["none", "zero3"] if pp == 1 else ["none"]
-    else:
-        sharding = ["zero1", "zero3"] if pp == 1 else ["zero1"]
-    deep = [count for count in INTERLEAVED if count == 1 or (pp > 1 and _nearly_equal(layers, pp * count))]
-    found: list[tuple[int, ...]] = []
-    for micro in MICRO_BATCHES:
-        if micro * dp > batch:
-            break
-        # Interleaved schedules need a whole number of rounds of micro-batches over the stages (arXiv 2104.04473, 2.2).
-        interleave = deep if batch // (dp * micro) % pp == 0 else [1]
-        for shard, vp, recompute in itertools.product(sharding, interleave, RECOMPUTE_PAIR):
-            found.append((*degrees, vp, micro, RECOMPUTE.index(recompute), SHARDING.index(shard)))
-    return found
-
-
 def search(job: TrainingJob, platform: Platform, gpus: int) -> Searched | None:
     """Step and memory of every legal layout of a GPU count; None when none is legal."""
     layout = legal_layouts(job, platform, gpus)
@@ -242,9 +148,7 @@ def _best_of(job: TrainingJob, platform: Platform, counts: Sequence[int]) -> dic
     start = 0
     for layout in layouts.values():
         part = total[start : start + layout.tp.size]
-        pairs = part.reshape(-1, len(RECOMPUTE_PAIR)) <= limit
-        pairs[:, 1] &= ~pairs[:, 0]
-        inside = np.flatnonzero(pairs)
+        inside = np.flatnonzero(first_that_fits(layout, part <= limit, len(RECOMPUTE)))
         kept.append(start + (inside if inside.size else np.array([int(np.argmin(part))])))
         start += layout.tp.size
     index = np.concatenate(kept)
@@ -267,46 +171,3 @@ def _best_of(job: TrainingJob, platform: Platform, counts: Sequence[int]) -> dic
 def forget() -> None:
     """Drop remembered answers: for measuring how long a search takes."""
     _MEMORY.clear()
-
-
-def joined(layouts: Sequence[TrainingLayout]) -> TrainingLayout:
-    """Several sets of layouts as one."""
-    return TrainingLayout(**{item.name: np.concatenate([getattr(each, item.name) for each in layouts]) for item in fields(TrainingLayout)})
-
-
-def search_training(job: TrainingJob, platform: Platform, gpu_counts: Iterable[int]) -> TrainingSearch:
-    """The best layout of each GPU count, and the Pareto front over GPUs, step time and memory per GPU of all that fit."""
-    counts = tuple(gpu_counts)
-    every = [found for count in counts if (found := search(job, platform, count)) is not None and found.fits.any()]
-    best = {count: found.alone() for count, found in best_by_count(job, platform, counts).items() if found is not None and found.fits}
-    if not every:
-        return TrainingSearch(best=best, front=())
-    points = np.concatenate([np.stack([each.layout.gpus, each.step.step_s, each.total_bytes], axis=1) for each in every])
-    offsets = np.cumsum([0, *(each.layout.tp.size for each in every)])
-    chosen = []
-    for index in pareto_front(points):
-        owner = int(np.searchsorted(offsets, index, side="right")) - 1
-        chosen.append(every[owner].at(int(index - offsets[owner])))
-    return TrainingSearch(best=best, front=tuple(chosen))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSearch:
-    """Fastest layout by GPU count, and the layouts no other beats in GPUs, step time and memory at once."""
-
-    best: dict[int, Searched]
-    front: tuple[Searched, ...]
-
-
-def pareto_front(points: NDArray[np.float64]) -> list[int]:
-    """Rows of ``points`` that no other row equals or betters in every column, smaller being better."""
-    order = np.lexsort(points.T[::-1])
-    front: list[int] = []
-    kept = np.empty((0, points.shape[1]))
-    for index in order:
-        row = points[index]
-        if kept.size and (kept <= row).all(axis=1).any():
-            continue
-        front.append(int(index))
-        kept = np.vstack([kept, row])
-    return front

@@ -168,10 +168,12 @@ def _in_time(
 
 
 def _tokens_per_s(job: TrainingJob, found: Best) -> float:
+    """Tokens of a step over its seconds."""
     return job.global_batch_sequences * job.seq_len / found.step_s
 
 
 def _days(demand: TrainingDemand, job: TrainingJob, count: int, found: Best) -> float:
+    """Days of all tokens at the step's rate and the goodput of the count: failures, checkpoints and restarts included."""
     goodput = float(goodput_fraction(count, checkpoint_time_s(saved_bytes(job), count)))
     return demand.tokens.mid / _tokens_per_s(job, found) / SECONDS_PER_DAY / goodput
 
@@ -203,6 +205,7 @@ def saved_bytes(job: TrainingJob) -> float:
 
 
 def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: Span, count: int, found: Best) -> Sized:
+    """The design of a count and its fastest layout."""
     alone, index = found.alone(), 0
     layout, step, seconds = alone.layout, alone.step, found.step_s
     rate = _tokens_per_s(job, found)
@@ -259,6 +262,8 @@ def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: S
         global_batch=int(job.global_batch_sequences),
         recompute=RECOMPUTE[int(layout.recompute[index])],
         sharding=SHARDING[int(layout.sharding[index])],
+        virtual_stages=int(layout.vp[index]),
+        shard_groups=int(layout.replicas[index] / layout.shard_group[index]),
         precision={"training": job.precision, **({"base_bits": f"{job.base_bits:g}"} if job.frozen_base else {})},
         bounds_gpus_by_memory=_by_memory(job, platform),
         bounds_gpus_by_roofline=roofline,
@@ -266,6 +271,7 @@ def _sized(demand: TrainingDemand, job: TrainingJob, platform: Platform, span: S
 
 
 def _bottleneck(parts: dict[str, float]) -> Bottleneck:
+    """What the largest part of a step waits for."""
     largest = max(parts, key=lambda name: parts[name])
     names: dict[str, Bottleneck] = {
         "compute": "compute",

@@ -117,6 +117,13 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     with peak over bandwidth, since faster units need larger tiles to stay fed. Attention has its own maturity, and the
     same form in the keys met and the head width. Maturity: ``1 - i exp(-age / y)``, age in
     years of software after the GPU's introduction. Power: (W per TFLOP / that of the generation's flagship) ** p, at most 1.
+
+    Memory-bound parts (roofline, Williams et al. 2009), s: bytes / (:data:`MEMORY_SHARE` x bandwidth); bytes = streams x
+    residual + wide_streams x MLP's inner width, each pass; 6 reads and writes of the logits for loss and gradient.
+    Host: layers x launch time, what arithmetic does not cover. Bubble: (p - 1) / v micro-batches of p stages, v interleaved
+    (arXiv 2104.04473, section 2.2). Collectives, s: time x the share nothing hides; gradients: what the last backward pass
+    (2/3 of a micro-batch; all of them with ZeRO-3) does not cover, at least a floor, and the gather of updated weights.
+    Slowest of n servers: compute x (1 + jitter log2 n) and wait_ms x log2 n a step.
     """
     maturity = 1 - c["immaturity"] * np.exp(-q.software_age / c["maturity_years"])
     power = np.minimum(np.nan_to_num(q.watts_per_tflop / c["watts_per_tflop"], nan=1.0), 1.0) ** c["power_exponent"]
@@ -143,7 +150,7 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     traffic = traffic + c["expert_streams"] * q.routed_bytes * (q.passes / 3) + c["adapter_streams"] * q.adapter_bytes
     traffic = traffic + c["cast_streams"] * q.low_precision * (2 * q.hidden_bytes + q.wide_bytes) * (q.passes / 3)
     traffic = traffic + c["score_passes"] * q.score_bytes * (q.scores_passes / 3.5)
-    stage_memory = (traffic + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
+    stage_memory = (traffic + q.again_bytes + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
     head_memory = 6 * q.logit_bytes / bandwidth
     compute_micro = (body + experts) * q.passes + scores
     host_micro = (

@@ -92,8 +92,53 @@ def test_lora_trains_two_factors_beside_every_layer() -> None:
 
 
 def test_a_four_bit_base_takes_its_bits() -> None:
+    # 49,440 parameters of the blocks at 4.5 bits; embedding and head, 3,200 each, stay in 16
     parts = training_memory_bytes(toy_job(task="qlora", lora_rank=2, base_bits=4.5), TrainingLayout.of())
-    assert parts["weights"][0] == pytest.approx(55_840 * 4.5 / 8)
+    assert parts["weights"][0] == pytest.approx(49_440 * 4.5 / 8 + 6_400 * 2)
+    sharded = training_memory_bytes(toy_job(task="qlora", lora_rank=2, base_bits=4.5), TrainingLayout.of(dp=4, sharding=3))
+    assert sharded["weights"][0] == pytest.approx((49_440 * 4.5 / 8 + 6_400 * 2) / 4)
+
+
+def test_a_frozen_base_keeps_no_inputs_of_its_mlp() -> None:
+    # of 1,024 bytes: without the norm output before the MLP (2 x 32) and GELU's output (2 x 128)
+    assert activation_bytes_per_token(toy_job(task="lora", lora_rank=2), TrainingLayout.of())[0][0] == pytest.approx(1024 - 64 - 256)
+
+
+def test_eager_operations_keep_their_operands() -> None:
+    # gated: 2 q + 2 kv + 3 x 128 = 512 elements and 4 norm tensors of 32: 1,280 bytes. Eager: SiLU's output (256); per norm the
+    # input in fp32 (128) and, where its weight is trained, what that multiplies (64)
+    gated = replace(TOY, gated_mlp=True)
+    fused, eager, frozen = (
+        activation_bytes_per_token(job, TrainingLayout.of())[0][0]
+        for job in (toy_job(shape=gated), toy_job(shape=gated, eager=True), toy_job(shape=gated, eager=True, task="lora", lora_rank=2))
+    )
+    assert fused == pytest.approx(1280)
+    assert eager == pytest.approx(1280 + 256 + 2 * (128 + 64))
+    assert frozen == pytest.approx(1280 + 256 + 2 * 128 - 256 - 64)
+    # selective recomputation makes norms and activation functions again, fused or not
+    selective = TrainingLayout.of(recompute=1)
+    assert activation_bytes_per_token(toy_job(shape=gated, eager=True), selective)[0][0] == pytest.approx(1280 - 256 - 128)
+
+
+def test_32_bit_jobs_keep_one_wide_copy_of_all() -> None:
+    parts = training_memory_bytes(toy_job(precision="fp32"), TrainingLayout.of())
+    assert parts["weights"][0] == parts["gradients"][0] == pytest.approx(4 * 55_840)
+    assert parts["master_weights"][0] == 0
+    assert activation_bytes_per_token(toy_job(precision="fp32"), TrainingLayout.of())[0][0] == pytest.approx(2048)
+
+
+def test_buckets_hold_no_more_than_the_gradients() -> None:
+    c = training_table()["memory"]
+    parts = training_memory_bytes(toy_job(), TrainingLayout.of(dp=2))
+    assert parts["communication"][0] == pytest.approx(c["communicator_gb"] * GB + 4 * 55_840)
+    large = training_memory_bytes(model_job("meta-llama/Llama-3.1-8B"), TrainingLayout.of(dp=2))
+    assert large["communication"][0] == pytest.approx((c["communicator_gb"] + c["bucket_gb"]) * GB)
+
+
+def test_sharded_weights_are_gathered_two_layers_at_a_time() -> None:
+    # two layers of 49,440 / 4 and the outermost unit, embedding and head of 3,200 each, 16-bit
+    parts = training_memory_bytes(toy_job(), TrainingLayout.of(dp=4, sharding=3))
+    assert parts["gathered_layers"][0] == pytest.approx(2 * (2 * 49_440 / 4 + 6_400))
 
 
 def test_micro_batches_in_flight() -> None:
@@ -121,7 +166,7 @@ def test_logits_of_one_micro_batch() -> None:
 
 
 def test_offload_leaves_no_optimizer_state() -> None:
-    parts = training_memory_bytes(toy_job(cpu_offload=True), TrainingLayout.of(dp=2, sharding=1))
+    parts = training_memory_bytes(toy_job(), TrainingLayout.of(dp=2, sharding=1, offload=1))
     assert parts["optimizer"][0] == 0
     assert parts["master_weights"][0] == 0
 

@@ -13,10 +13,12 @@ from app.catalog.loader import load_catalog
 from app.catalog.model_shape import ModelShape
 from app.engine.links import recommended_network
 from app.engine.platform import Platform, ScaleOut, platform_of
-from app.engine.training.job import RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
+from app.engine.training.constants import training_table
+from app.engine.training.job import OFFLOAD, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.memory import parameters_per_gpu, training_memory_bytes
 from app.engine.training.quantities import attention_flop_per_token, local_ranks, quantities
-from app.engine.training.step import model_flop_per_token, published_flop_per_token, step_time
+from app.engine.training.step import Exchange, model_flop_per_token, published_flop_per_token, step_time
+from app.units import GB
 
 CATALOG = load_catalog()
 ZERO1, ZERO3 = float(SHARDING.index("zero1")), float(SHARDING.index("zero3"))
@@ -106,11 +108,11 @@ def test_states_of_adamw_and_what_zero_divides() -> None:
 
 
 def test_quantised_base_takes_its_stored_bits() -> None:
-    """4.5 bits: 0.5625 bytes per parameter; only the adapters have optimizer state."""
+    """4.5 bits: 0.5625 bytes per parameter of the blocks; the ends (2 x 10,240,000) stay in 16; only adapters have state."""
     quantised = job(task="qlora", lora_rank=8, base_bits=4.5)
     parts = training_memory_bytes(quantised, TrainingLayout.of())
     total = float(parameters_per_gpu(quantised, TrainingLayout.of())[0][0])
-    assert float(parts["weights"][0]) == pytest.approx(0.5625 * total)
+    assert float(parts["weights"][0]) == pytest.approx(0.5625 * (total - 20_480_000) + 2 * 20_480_000)
     assert float(parts["optimizer"][0]) == pytest.approx(8 * quantised.trained_parameters)
 
 
@@ -131,8 +133,10 @@ layouts = st.fixed_dictionaries({
     "pp": st.sampled_from([1, 2, 4]),
     "dp": st.sampled_from([1, 2, 4, 8]),
     "micro_batch": st.sampled_from([1, 2, 4]),
-    "recompute": st.sampled_from([0, 2]),
-    "sharding": st.sampled_from([0, 1, 3]),
+    "recompute": st.sampled_from([0, 1, 2]),
+    "sharding": st.sampled_from([0, 1, 2, 3]),
+    "shard_ranks": st.sampled_from([0, 4]),
+    "offload": st.sampled_from([0, 1]),
 })  # fmt: skip
 
 
@@ -227,3 +231,79 @@ def test_pipeline_stages_keep_sharded_weights_gathered() -> None:
     flat = TrainingLayout.of(dp=8, sharding=ZERO3)
     whole = float(parameters_per_gpu(job(), flat)[0][0])
     assert float(training_memory_bytes(job(), flat)["gradients"][0]) == pytest.approx(4 * whole / 8)
+
+
+def exchange(name: str, of: TrainingJob, layout: TrainingLayout, platform: Platform | None = None) -> Exchange:
+    return next(item for item in step_time(of, platform or cluster(), layout).exchanges if item.name == name)
+
+
+def test_hybrid_sharding_divides_by_its_group_only() -> None:
+    """16 replicas in groups of 8: an eighth of 2 bytes of weights, 4 of gradients, 8 of moments and 2 of master copy."""
+    held = float(parameters_per_gpu(job(), TrainingLayout.of(dp=16))[0][0])
+    parts = training_memory_bytes(job(), TrainingLayout.of(dp=16, sharding=ZERO3, shard_ranks=8))
+    for name, each in (("weights", 2), ("gradients", 4), ("optimizer", 8), ("master_weights", 2)):
+        assert float(parts[name][0]) == pytest.approx(each * held / 8)
+
+
+def test_hybrid_sharding_keeps_weights_off_the_network() -> None:
+    """Over 25 Gbit/s sockets gathering 8B weights (16 GB) twice takes seconds; between groups goes an eighth, once a step."""
+    of = job(shape=llama(), global_batch_sequences=64.0)
+    tcp = cluster().with_network(ScaleOut(kind="tcp", nic_gbit_per_s=25.0, nics_per_server=1, gpudirect=False))
+    whole, hybrid = (
+        float(exchange("dp", of, TrainingLayout.of(dp=16, sharding=ZERO3, shard_ranks=ranks), tcp).time_s[0]) for ranks in (0, 8)
+    )
+    assert hybrid < whole / 3
+
+
+def test_one_group_is_plain_sharding() -> None:
+    of = job(shape=llama(), global_batch_sequences=64.0)
+    plain, whole = (step_time(of, cluster(), TrainingLayout.of(dp=16, sharding=ZERO3, shard_ranks=ranks)) for ranks in (0, 16))
+    assert float(plain.step_s[0]) == float(whole.step_s[0])
+
+
+def test_zero2_reduces_gradients_of_every_micro_batch() -> None:
+    """64 sequences, 8 replicas, micro-batch 2: four reductions and one gather, five halves of ZeRO-1's all-reduce."""
+    of = job(shape=llama(), global_batch_sequences=64.0)
+    first, second = (
+        exchange("dp", of, TrainingLayout.of(dp=8, micro_batch=2, sharding=SHARDING.index(name))) for name in ("zero1", "zero2")
+    )
+    assert float(second.bytes[0]) == pytest.approx(2.5 * float(first.bytes[0]))
+    # ZeRO-2 goes layer by layer (32 messages of 0.5 GB, not 161 of 0.1 GB), which over NVLink is nearly the same.
+    assert float(second.time_s[0]) == pytest.approx(2.5 * float(first.time_s[0]), rel=0.1)
+    once = [
+        exchange("dp", of, TrainingLayout.of(dp=8, micro_batch=8, sharding=SHARDING.index(name))).bytes[0] for name in ("zero1", "zero2")
+    ]
+    assert once[0] == once[1]
+
+
+def test_zero1_in_groups_gathers_inside_them() -> None:
+    """16 replicas in groups of 8: gradients cross the network as before; weights come over NVLink, far faster than over sockets."""
+    of = job(shape=llama(), global_batch_sequences=64.0)
+    tcp = cluster().with_network(ScaleOut(kind="tcp", nic_gbit_per_s=25.0, nics_per_server=1, gpudirect=False))
+    whole, grouped = (quantities(of, tcp, TrainingLayout.of(dp=16, sharding=ZERO1, shard_ranks=ranks)) for ranks in (0, 8))
+    assert float(whole.gathered_share[0]) == 0.5
+    late = [float((found.dp_s * found.gathered_share)[0]) for found in (whole, grouped)]
+    assert late[1] < late[0] / 10
+    # 2 bytes of weights gathered, 2 of gradients scattered, and twice an eighth of those between the groups.
+    held = float(parameters_per_gpu(of, TrainingLayout.of(dp=16))[0][0])
+    assert float(grouped.bytes_dp[0]) == pytest.approx(held * (2 + 2 + 2 * 2 / 8))
+
+
+def test_gradients_of_32_bit_jobs_travel_in_32_bits() -> None:
+    narrow, wide = (exchange("dp", job(precision=name), TrainingLayout.of(dp=8)) for name in ("bf16", "fp32"))
+    assert float(wide.bytes[0]) == 2 * float(narrow.bytes[0])
+
+
+def test_selective_recomputation_costs_its_traffic() -> None:
+    """Two layers, 2,048 tokens: norms read and write 4 x 1,024 x 2 bytes, GELU reads and writes 2 x 4,096 x 2: 24,576 a token."""
+    found = quantities(job(), cluster(), TrainingLayout.of(recompute=RECOMPUTE.index("selective")))
+    assert float(found.again_bytes[0]) == pytest.approx(2048 * 2 * 24_576)
+    assert float(quantities(job(), cluster(), TrainingLayout.of()).again_bytes[0]) == 0
+
+
+def test_offloaded_optimizer_works_at_the_host_link() -> None:
+    """28 bytes a parameter (weights, gradients, both ways of 12 bytes of state) at the fitted rate, instead of memory's."""
+    of = job(shape=llama())
+    held = float(parameters_per_gpu(of, TrainingLayout.of())[0][0])
+    step = step_time(of, cluster(), TrainingLayout.of(offload=OFFLOAD.index("optimizer")))
+    assert float(step.optimizer_s[0]) == pytest.approx(28 * held / (training_table()["common"]["offload_gb_per_s"] * GB))
