@@ -50,10 +50,10 @@ UPPER = {
     "gguf_share": 1.0,
     "burst_decay": 1.0,
 }
-LOWER = {"gap_growth_per_year": 1.0, "join": 1.0, "pcie_group_factor": 0.9}
+LOWER = {"gap_growth_per_year": 1.0, "join": 1.0}
 PRIOR_WIDTH = {"memory_share": 0.1, "product_share": 0.25, "narrow_product_share": 0.25, "step_gap_s": 1.0,
                "layer_gap_s": 1.0, "moe_gap_s": 1.0, "parallel_gap_s": 1.0, "sequence_gap_s": 1.0, "prompt_gap_s": 0.7,
-               "burst_share": 0.2, "burst_decay": 1.0, "gguf_share": 1.0, "group_repeat": 1.0, "pcie_group_factor": 0.7}  # fmt: skip
+               "burst_share": 0.2, "burst_decay": 1.0, "gguf_share": 1.0, "group_repeat": 1.0}  # fmt: skip
 USUAL_WIDTH = 0.4
 MEASURED_IN_TRAINING = {"cdna3": 0.1}
 """Prior width of product shares that training runs fix: the stock engines of 2024 on these GPUs say little about products."""

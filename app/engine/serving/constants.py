@@ -78,8 +78,7 @@ class PassConstants:
     *_gap_s: time per step, layer, MoE layer, layer split over GPUs and sequence that no arithmetic explains; burst_share:
     how far requests stay in step with each other, ``burst_share N^-burst_decay``; group_repeat: how often decoding reads
     a cache again for each further query head that shares it; gguf_share: rate of GGUF kernels against
-    the engine's own; pcie_group_factor: collectives of three GPUs and more over
-    PCIe against the collective model, whose sweeps are mostly of desktop boards; join: exponent of the norm
+    the engine's own; join: exponent of the norm
     that joins arithmetic and traffic (infinite = the longer counts alone); prompt_gap_s: once per request.
     """
 
@@ -105,7 +104,6 @@ class PassConstants:
     burst_share: Number
     burst_decay: Number
     kernel_progress: Number
-    pcie_group_factor: Number
     join: Number
 
 
@@ -127,7 +125,6 @@ COMMON_KEYS = (
     "side_half",
     "widened_share",
     "gguf_share",
-    "pcie_group_factor",
     "join",
 )
 
@@ -178,7 +175,6 @@ def pass_constants_from(table: dict[str, Any], gpu_generation: str, engine: str,
         prompt_gap_s=software["prompt_gap_s"] * slower * factor,
         burst_share=software["burst_share"],
         kernel_progress=1 - software["kernel_loss_per_year"] * max(age, 0.0),
-        pcie_group_factor=common["pcie_group_factor"],
         join=common["join"],
     )
 

@@ -118,7 +118,6 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
     attention = np.where(prompt, scores, _joined(cache, scores, constants.join)) + work.stream_bytes / (
         rates.bandwidth * constants.memory_share
     )
-    exchange = work.exchange_s + work.pcie_group_s * constants.pcie_group_factor
     overhead = (
         constants.step_gap_s
         + constants.layer_gap_s * work.layers
@@ -126,13 +125,13 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
         + constants.parallel_gap_s * work.parallel_layers
         + constants.sequence_gap_s * work.sequences
     )
-    total = products + attention + exchange + work.hop_s + overhead
+    total = products + attention + work.exchange_s + work.hop_s + overhead
     parts = {
         "weights_s": dense_traffic + expert_traffic + head_traffic,
         "arithmetic_s": dense_flop + expert_flop + head_flop,
         "products_s": products,
         "attention_s": attention,
-        "exchange_s": exchange,
+        "exchange_s": work.exchange_s,
         "hop_s": work.hop_s,
         "overhead_s": overhead,
         "total_s": total,

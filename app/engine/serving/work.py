@@ -30,7 +30,7 @@ class PassWork:
     dense_*, expert_*: matrix products outside and inside routed experts, with the rows each product sees and the
     narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read once; sharing: query heads
     that share a cached one; attention_flop: scores and values; stream_bytes: activations outside products; exchange_s:
-    collectives inside the layers; pcie_group_s: the same where more than two GPUs of a server share nothing but PCIe;
+    collectives inside the layers;
     hop_s: between stages; layers, moe_layers, parallel_layers (split over GPUs), sequences: what launches and scheduling
     are counted by.
     """
@@ -50,7 +50,6 @@ class PassWork:
     attention_flop: FloatArray
     stream_bytes: FloatArray
     exchange_s: FloatArray
-    pcie_group_s: FloatArray
     hop_s: FloatArray
     layers: FloatArray
     moe_layers: FloatArray
@@ -89,7 +88,7 @@ def draft_work(job: ServingJob, platform: Platform, layout: ServingLayout, batch
     count = float(job.shape.layers)
     one = np.minimum(whole.layers, 1.0)
     split = {name: getattr(whole, name) / count for name in ("dense_bytes", "dense_flop", "cache_bytes", "attention_flop", "stream_bytes")}
-    links = {name: getattr(whole, name) / count for name in ("exchange_s", "pcie_group_s", "parallel_layers")}
+    links = {name: getattr(whole, name) / count for name in ("exchange_s", "parallel_layers")}
     none = dict.fromkeys(("expert_bytes", "expert_flop", "hop_s", "moe_layers"), 0.0 * whole.expert_bytes)
     return replace(whole, **split, **links, **none, layers=one)
 
@@ -123,8 +122,6 @@ def _work(
     reached = np.maximum(touched * shape.experts, 1.0) if shape.is_moe else 1.0
     head_rows = (sequences if prompt else rows) / groups
     shared_by = 1.0 if shape.attention == "mla" or not shape.kv_heads else max(shape.heads / shape.kv_heads, 1.0)
-    exchange = exchange_s(job, platform, layout, rows)
-    over_pcie = platform.scale_up.kind.startswith("pcie") & (tp > 2) & (tp <= platform.gpus_per_server)
     parts = {
         "dense_bytes": (attention / layout.attention_tp + shared / tp) * job.dense_bits / 8,
         "dense_flop": 2 * (own_rows * attention / layout.attention_tp + rows * shared / tp),
@@ -140,8 +137,7 @@ def _work(
         "sharing": np.full_like(rows, shared_by),
         "attention_flop": own_rows * attention_flop_per_token(job, context, absorbed=not prompt) / layout.attention_tp,
         "stream_bytes": own_rows * shape.layers * 2 * (ACTIVATION_PASSES * shape.hidden + 3 * inner / tp),
-        "exchange_s": np.where(over_pcie, 0.0, exchange),
-        "pcie_group_s": np.where(over_pcie, exchange, 0.0),
+        "exchange_s": exchange_s(job, platform, layout, rows),
         "hop_s": hop_s(job, platform, layout, rows),
         "layers": np.full_like(rows, float(shape.layers)),
         "moe_layers": np.full_like(rows, float(shape.moe_layers)),
