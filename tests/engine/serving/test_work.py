@@ -99,6 +99,5 @@ def test_a_slow_link_costs_more_than_a_fast_one() -> None:
     llama = job("meta-llama/Llama-3.3-70B-Instruct")
     fast, slow = box("h100-sxm-80gb"), box("l40s")
     pcie = decode_work(llama, slow, split(4), 64, 1000)
-    assert pcie.exchange_s == 0
     assert pcie.exchange_s > 2 * decode_work(llama, fast, split(4), 64, 1000).exchange_s
     assert decode_work(llama, slow, split(2), 64, 1000).exchange_s > 0
