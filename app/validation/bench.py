@@ -16,6 +16,8 @@ from app.advice.advisor import recommend
 from app.catalog.loader import Catalog, load_catalog
 from app.engine.links import recommended_network
 from app.engine.platform import Platform, platform_of
+from app.engine.serving.front import serving_front, weights_of
+from app.engine.serving.job import ServingJob
 from app.engine.training.front import EVERYTHING, search_training
 from app.engine.training.job import TrainingJob
 from app.engine.training.layouts import joined, legal_layouts
@@ -97,12 +99,27 @@ def _legal_count(job: TrainingJob, platform: Platform) -> int:
     return 0 if layout is None else layout.tp.size
 
 
+def serving_search(catalog: Catalog) -> Table:
+    """Pareto front of throughput per GPU against per-user speed, one model on up to 16 GPUs of one type."""
+    table = Table("Pareto front", "points", "median ms", "p95 ms", title="Serving: one model on one GPU type, all formats")
+    for model, name in (("meta-llama/Llama-3.3-70B-Instruct", "h200-sxm-141gb"), ("deepseek-ai/DeepSeek-V3", "b200-sxm-180gb")):
+        shape, gpu = catalog.find_model(model), catalog.gpus[name]
+        assert shape is not None
+        platform = platform_of(gpu, gpus_per_server=8).with_network(recommended_network(gpu, "infiniband"))
+        job = ServingJob(shape=shape, weights=shape.native_precision, input_tokens=2000, output_tokens=500)
+        work = functools.partial(serving_front, job, platform, 16, weights_of(gpu, job.weights))
+        median, high = np.quantile(timed(work), (0.5, 0.95))
+        table.add_row(f"{shape.name}, {gpu.name}", str(len(work())), f"{1000 * median:.1f}", f"{1000 * high:.1f}")
+    return table
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     catalog = load_catalog()
     console = Console()
     console.print(recommendations(catalog))
     console.print(layout_search(catalog))
+    console.print(serving_search(catalog))
 
 
 if __name__ == "__main__":

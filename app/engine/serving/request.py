@@ -11,7 +11,8 @@ from app.catalog.loader import Catalog
 from app.engine.serving.answer import MEMORY_SPREAD
 from app.engine.serving.constants import spread
 from app.engine.serving.explicit import explicit_point, explicit_server
-from app.engine.serving.point import serve
+from app.engine.serving.front import described, serving_front, weights_of
+from app.engine.serving.point import ServingPoint, serve
 from app.ranges import Range
 from app.units import GB, MS
 
@@ -36,7 +37,16 @@ def estimate_point(request: Mapping[str, Any], catalog: Catalog) -> dict[str, An
     }
     gpus = float(np.ravel(point.layout.gpus)[0]) * point.replicas
     answer["output_tok_s_per_gpu"] = _range(found.output_tokens_per_s / gpus, spread("rate"))
-    return answer | _memory(request, catalog)
+    return answer | _memory(request, catalog) | ({} if any(request.get(name) for name in LAYOUT) else _front(point, int(gpus)))
+
+
+LAYOUT = ("tp", "pp", "dp", "ep")
+
+
+def _front(point: ServingPoint, gpus: int) -> dict[str, Any]:
+    """What else the GPUs named could do, where the request leaves the layout open."""
+    formats = weights_of(point.platform.gpu, point.job.weights)
+    return {"front": described(serving_front(point.job, point.platform, gpus, formats), point.job)}
 
 
 def _memory(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
