@@ -9,6 +9,7 @@ from app.advice.manifest import serving_manifest
 from app.advice.recommendation import Launch
 from app.catalog.model_shape import ModelShape
 from app.engine.result import Sized
+from app.units import GB, GIB
 from app.workload.demand import Demand
 
 SHARDING_FLAGS = {
@@ -23,14 +24,15 @@ def launch_settings(demand: Demand, sized: Sized) -> list[Launch]:
     """Settings for the engine of the design; empty for work that has no such engine."""
     if sized.serving is not None and sized.engine and demand.shape is not None:
         context = int(demand.serving.max_context_tokens) if demand.serving is not None else 0
+        kept = sized.sessions.gb_per_server * sized.servers / sized.replicas if sized.sessions and sized.sessions.tier == "host" else 0.0
         drafted = round(demand.serving.speculative_tokens) if demand.serving is not None else 0
-        return [_serving(demand.shape, sized, context, drafted)]
+        return [_serving(demand.shape, sized, context, drafted, math.ceil(kept))]
     if sized.training is not None and demand.training is not None:
         return [_training(demand, sized)]
     return []
 
 
-def _serving(shape: ModelShape, sized: Sized, context: int, drafted: int) -> Launch:
+def _serving(shape: ModelShape, sized: Sized, context: int, drafted: int, kept_gb: int) -> Launch:
     """Weights stored in 8-bit floats are quantised while they load, unless published so; other narrow formats need a
     checkpoint quantised beforehand, which the model's path must then name. So must the draft head of speculative decoding,
     where it is not a part of the checkpoint."""
@@ -46,6 +48,7 @@ def _serving(shape: ModelShape, sized: Sized, context: int, drafted: int) -> Lau
         arguments += ["--context-length", str(context)] if context else []
         arguments += ["--max-running-requests", str(slots)]
         arguments += ["--kv-cache-dtype", "fp8_e4m3"] if fp8_cache else []
+        arguments += ["--enable-hierarchical-cache", "--hicache-size", str(math.ceil(kept_gb / layout.gpus))] if kept_gb else []
         arguments += ["--speculative-algorithm", "EAGLE3", "--speculative-num-steps", str(drafted)] if drafted else []
         arguments += quantise
     elif engine == "tensorrt_llm":
@@ -62,6 +65,7 @@ def _serving(shape: ModelShape, sized: Sized, context: int, drafted: int) -> Lau
         arguments += ["--max-model-len", str(context)] if context else []
         arguments += ["--max-num-seqs", str(math.ceil(slots / layout.dp))]  # of each data-parallel rank
         arguments += ["--kv-cache-dtype", "fp8"] if fp8_cache else []
+        arguments += ["--kv-offloading-backend", "native", "--kv-offloading-size", str(math.ceil(kept_gb / GIB * GB))] if kept_gb else []
         arguments += ["--speculative-config", json.dumps({"method": "eagle3", "num_speculative_tokens": drafted})] if drafted else []
         arguments += quantise
     manifest = serving_manifest(shape.id, sized, arguments)

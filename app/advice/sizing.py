@@ -7,7 +7,8 @@ from app.engine.data_science import size_data_science
 from app.engine.hpc import size_hpc
 from app.engine.image import size_image
 from app.engine.result import Shortfall, Sized
-from app.engine.serving.sizing import size_batch, size_serving
+from app.engine.serving.sessions import size_conversations
+from app.engine.serving.sizing import size_batch
 from app.engine.speech import size_speech
 from app.engine.training.sizing import size_training
 from app.engine.vision import size_vision
@@ -20,7 +21,7 @@ def size_candidate(demand: Demand, candidate: Candidate, objective: str) -> Size
     if demand.training is not None and demand.shape is not None:
         return size_training(demand.training, demand.shape, platform, span, demand.precision.training, limit)
     if demand.serving is not None and demand.shape is not None:
-        return size_serving(demand.serving, demand.shape, platform, span, demand.precision, limit, objective)
+        return size_conversations(demand.serving, demand.shape, platform, span, demand.precision, limit, objective)
     if demand.batch is not None and demand.shape is not None:
         return size_batch(demand.batch, demand.shape, platform, span, demand.precision, limit)
     if demand.vision is not None:

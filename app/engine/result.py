@@ -94,6 +94,25 @@ class ScalingPoint:
     efficiency: float
 
 
+SessionTier = Literal["gpu", "host", "nvme", "recompute"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """Where the cache of conversations is kept between their turns; see :mod:`app.engine.serving.sessions`.
+
+    waiting: conversations between two turns; load_s, recompute_s: seconds to bring one back, and to read it again.
+    """
+
+    tier: SessionTier
+    waiting: float
+    gb_per_session: float
+    gb_per_server: float
+    """Of host memory or drives; 0 in the other tiers."""
+    load_s: float
+    recompute_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
     """One design that meets the demand on ``platform``: ``replicas`` independent jobs of ``parallel.gpus`` GPUs."""
@@ -131,6 +150,7 @@ class Sized:
     """GPUs if only memory counted."""
     bounds_gpus_by_roofline: int = 1
     """GPUs at 100% efficiency of the roofline."""
+    sessions: SessionPlan | None = None
     notes: tuple[str, ...] = ()
     keeps_usual_limits: bool = True
     """False: a latency limit that was assumed, not stated, cannot be kept; designs that keep it go first."""

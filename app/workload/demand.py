@@ -46,6 +46,8 @@ class ServingDemand:
     image_pixels: float
     speculative_tokens: float = 0.0
     acceptance_rate: float = 0.0
+    reuse_assumed: bool = False
+    """``prefix_reuse`` is what a conversation's history allows, not what the customer stated."""
     ttft_stated: bool = True
     """False: ``ttft_ms`` is a default, which guides the size but cannot refuse a design."""
     tpot_stated: bool = True

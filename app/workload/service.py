@@ -72,6 +72,32 @@ def _conversation(serving: Serving, filler: Filler, inputs: float, outputs: floa
     return mean, inputs + grown
 
 
+READING_WORDS_PER_S = 238 / 60
+"""Silent reading of English prose, mean over 190 studies (Brysbaert, Journal of Memory and Language 109, 2019)."""
+WORDS_PER_TOKEN = 0.75
+
+
+def _between_turns(serving: Serving, filler: Filler, first: float, mean: float, outputs: float) -> tuple[float, bool, float]:
+    """(share of prompt tokens re-used, whether that is assumed, pause between turns in seconds).
+
+    What was said stays in the cache until the next turn: of a prompt only the new part is read. Over n turns that is
+    ``(first + (n - 1) new) / n`` tokens of a mean prompt.
+    """
+    if serving.turns <= 1 or serving.new_tokens_per_turn is None:
+        return serving.prefix_reuse, False, serving.think_time_s or 0.0
+    pause = serving.think_time_s
+    if pause is None:
+        pause = outputs * WORDS_PER_TOKEN / READING_WORDS_PER_S
+        filler.note("serving.think_time_s", round(pause), "s", "Time to read an answer at 238 words a minute", "Brysbaert 2019")
+    if "prefix_reuse" in serving.model_fields_set:
+        return serving.prefix_reuse, False, pause
+    fresh = (first + (serving.turns - 1) * serving.new_tokens_per_turn) / serving.turns
+    reuse = max(1 - fresh / mean, 0.0)
+    why = "What was said stays in the cache from turn to turn, if memory holds it; else it is read again"
+    filler.note("serving.prefix_reuse", round(reuse, 3), "share of prompt tokens", why, "arithmetic")
+    return reuse, True, pause
+
+
 def _images(serving: Serving, filler: Filler) -> float:
     """Prompt tokens that the images of a request become."""
     if not serving.images_per_request:
@@ -105,11 +131,13 @@ def _serving_demand(profile: WorkloadProfile, shape: ModelShape | None, filler: 
     prompt = typed + _images(serving, filler)
     inputs, last = _conversation(serving, filler, prompt, outputs) if writes else (prompt, prompt)
     context = _context(serving, shape, filler, last + outputs)
+    reuse, assumed, pause = _between_turns(serving, filler, prompt, inputs, outputs) if writes else (serving.prefix_reuse, False, 0.0)
     seconds = defaults.SECONDS_BEFORE_FIRST_TOKEN + outputs * defaults.SECONDS_PER_TOKEN
     request = Request(outputs if writes else inputs, seconds, "the time one answer takes at a comfortable reading speed")
     load = load_of(serving, filler, request)
     growth = filler.growth(profile)
-    filler.defaults_of(serving, "serving", SERVING_DEFAULTS if writes else {"percentile": SERVING_DEFAULTS["percentile"]})
+    unstated = {name: why for name, why in SERVING_DEFAULTS.items() if not (assumed and name == "prefix_reuse")}
+    filler.defaults_of(serving, "serving", unstated if writes else {"percentile": SERVING_DEFAULTS["percentile"]})
     return ServingDemand(
         concurrent=None if load.concurrent is None else load.concurrent.scaled(growth),
         requests_per_s=None if load.requests_per_s is None else load.requests_per_s.scaled(growth),
@@ -124,8 +152,9 @@ def _serving_demand(profile: WorkloadProfile, shape: ModelShape | None, filler: 
         engine=serving.engine,
         engine_version=serving.engine_version,
         turns=serving.turns,
-        think_time_s=serving.think_time_s or 0.0,
-        prefix_reuse=serving.prefix_reuse,
+        think_time_s=pause,
+        prefix_reuse=reuse,
+        reuse_assumed=assumed,
         images_per_request=serving.images_per_request,
         image_pixels=serving.image_pixels or 0.0,
         speculative_tokens=serving.speculative_tokens if writes else 0.0,

@@ -75,8 +75,8 @@ def _note_idle(profile: WorkloadProfile, filler: Filler) -> None:
     """Fields that are read but decide nothing in this combination."""
     serving = profile.serving
     if profile.workload == "online_inference" and serving is not None:
-        if serving.think_time_s:
-            why = "The load is stated as requests, so pauses between turns do not change it; the cache is not held through them"
+        if serving.think_time_s and serving.turns <= 1:
+            why = "There is one turn only; state turns"
             filler.note("serving.think_time_s", "not used", "", why)
         if serving.new_tokens_per_turn is not None and serving.turns <= 1:
             filler.note("serving.new_tokens_per_turn", "not used", "", "There is one turn only; state turns")
