@@ -36,7 +36,7 @@ def _serving(shape: ModelShape, sized: Sized, context: int, drafted: int, kept_g
     """Weights stored in 8-bit floats are quantised while they load, unless published so; other narrow formats need a
     checkpoint quantised beforehand, which the model's path must then name. So must the draft head of speculative decoding,
     where it is not a part of the checkpoint."""
-    layout, slots = sized.parallel, max(round(sized.serving.concurrent_per_replica), 1) if sized.serving else 1
+    layout, slots = sized.parallel, max(sized.serving.max_concurrent // sized.replicas, 1) if sized.serving else 1
     engine = sized.engine
     fp8_cache = sized.precision.get("kv_cache") == "fp8"
     quantise = ["--quantization", "fp8"] if sized.precision.get("weights") == "fp8" and shape.native_precision != "fp8" else []

@@ -17,8 +17,11 @@ from app.json_text import load_object
 
 router = APIRouter(prefix="/api/v1/estimates", tags=["Estimates"])
 
-COLLECTIVE = {"collective": "all_reduce", "message_bytes": 1_073_741_824, "gpu": "h100-sxm", "n_gpus": 16, "n_nodes": 2, "gpus_per_node": 8}
-FABRIC = {"gpu": "h100-sxm", "n_nodes": 32, "gpus_per_node": 8, "nics_per_node": 8, "nic_gbps": 400, "oversubscription": 1}
+COLLECTIVE = {
+    "collective": "all_reduce", "message_bytes": 1_073_741_824, "gpu": "h100-sxm-80gb", "n_gpus": 16, "n_nodes": 2, "gpus_per_node": 8,
+    "inter_link": "8x 400G InfiniBand",
+}  # fmt: skip
+FABRIC = {"gpu": "h100-sxm-80gb", "n_nodes": 32, "gpus_per_node": 8, "nics_per_node": 8, "nic_gbps": 400, "oversubscription": 1}
 
 
 def _answer(description: str) -> dict[int | str, dict[str, Any]]:

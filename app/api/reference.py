@@ -13,7 +13,7 @@ PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ document.info.title }}: API</title>
-<link rel="stylesheet" href="/static/style.css">
+<link rel="stylesheet" href="/static/app.css">
 </head>
 <body>
 <main>

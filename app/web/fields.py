@@ -242,7 +242,7 @@ def default_of(item: FormField) -> str:
     model = models.get(head)
     if model is None or name not in model.model_fields:
         return ""
-    value = model.model_fields[name].get_default()
+    value = None if model.model_fields[name].is_required() else model.model_fields[name].get_default()
     if isinstance(value, bool):
         return "on" if value else ""
     return f"{value:g}" if isinstance(value, float) else "" if value is None or value == () else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,8 +136,14 @@ def _parsed(item: FormField, text: str) -> Any:
     return text
 
 
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+
+
 def _number(text: str) -> float:
-    """A number as people type it: 1,000 or 1 000 or 0.5; three with slashes are a range."""
+    """A number as people type it: 1,000 or 1 000 or 0.5; three with slashes are a range. A comma that does not part
+    thousands is refused: 2,5 may be meant as two and a half."""
+    if "," in text and not THOUSANDS.fullmatch(text.strip().removesuffix("%").strip()):
+        raise ValueError(f"{text[:40]!r} is not clear: write a point before decimals (2.5) and commas only between thousands (2,500)")
     cleaned = text.replace(",", "").replace(" ", "").replace("_", "").removesuffix("%")
     try:
         value = float(cleaned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ def _environment() -> Environment:
         "shown", "sentence",
     ):  # fmt: skip
         environment.filters[name] = getattr(text, name)
+    environment.filters["command_line"] = shlex.join
     environment.filters["memory_value"] = memory_value
     environment.filters["engine_name"] = engine_name
     environment.globals |= {

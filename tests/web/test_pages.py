@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from app.store.database import Database
+from app.web import fields, form
 from app.web.fields import FIELDS, WORKLOADS, fields_for
 from app.web.form import read_form, values_of
 from app.workload.presets import PRESETS, preset
@@ -252,3 +253,18 @@ def test_the_preview_is_a_fragment_with_the_verdict(client):
     assert tree(page).css_first(".tag") is not None
     empty = client.post("/preview", data={"workload": "online_inference", "form": "1"})
     assert "Not enough to decide yet" in empty.text
+
+
+@pytest.mark.parametrize(("typed", "number"), [("2,500", 2500.0), ("1,000.5", 1000.5), ("2 500", 2500.0), ("0.5", 0.5), ("12%", 12.0)])
+def test_numbers_are_read_as_typed(typed: str, number: float) -> None:
+    assert form._number(typed) == number
+
+
+@pytest.mark.parametrize("typed", ["2,5", "1,50", "12,00", "1,0000"])
+def test_a_decimal_comma_is_refused_rather_than_misread(typed: str) -> None:
+    with pytest.raises(ValueError, match="point before decimals"):
+        form._number(typed)
+
+
+def test_required_fields_show_no_default() -> None:
+    assert "Undefined" not in "".join(fields.default_of(item) for item in fields.FIELDS)

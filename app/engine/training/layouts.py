@@ -169,7 +169,9 @@ def _layouts(key: Key, choices: Choices, frozen: bool, per_server: int) -> Train
     legal &= (sharding <= SHARDING.index("zero1")) | (pp == 1)
     if frozen:
         legal &= (sharding == 0) | zero3
-    legal &= (vp == 1) | ((pp > 1) & _nearly_equal(layers, pp * vp) & (batch // (dp * micro) % pp == 0))
+    # Where the stages are equal their virtual parts are too: launchers refuse a remainder.
+    cut = np.where(layers % pp == 0, layers % (pp * vp) == 0, _nearly_equal(layers, pp * vp))
+    legal &= (vp == 1) | ((pp > 1) & cut & (batch // (dp * micro) % pp == 0))
     legal &= (hybrid == 0) | ((inside > 1) & (replicas > inside) & (replicas % inside == 0))
     which, option = np.nonzero(legal)
     if not which.size:
