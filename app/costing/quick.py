@@ -24,7 +24,7 @@ from app.costing.price_book import PriceBook, price_book
 from app.costing.rates import electricity_rate
 from app.costing.server_price import host_parts
 from app.costing.tco import capital_cost_per_year, energy_usd_per_year, residual_fraction, staff_fte
-from app.design.bill import INSTALLATION_FRACTION, SERVERS_PER_MANAGEMENT_SERVER
+from app.design.bill import INSTALLATION_FRACTION, SERVERS_PER_MANAGEMENT_SERVER, spare_servers
 from app.design.facility import COOLING_LIMIT_KW
 from app.design.parts import PartKind, ServerParts
 from app.design.power import cpu_server_power, server_power
@@ -62,6 +62,10 @@ class QuickCost:
     estimated: bool = False
 
 
+UNPRICED = QuickCost(capex_usd=None, yearly_usd=float("inf"), horizon_usd=float("inf"), estimated=True)
+"""What has no published price cannot win on cost."""
+
+
 def quick_usd(
     sized: Sized,
     catalog: Catalog,
@@ -76,12 +80,12 @@ def quick_usd(
     """
     book = price_book(catalog)
     if constraints is not None and constraints.deployment == "cloud" and not owned:
-        rented = _rent(book, sized, float(constraints.horizon_years))
-        if rented is not None:
-            return rented
+        return _rent(book, sized, float(constraints.horizon_years)) or UNPRICED
     horizon_years, electricity_usd_per_kwh = _terms(constraints, catalog)
     platform, servers = sized.platform, sized.servers
-    hardware, estimated = _hardware_usd(book, platform, sized.gpus, servers, owned)
+    spares = spare_servers(sized, constraints.availability) if constraints is not None else 0
+    bought = sized.gpus + spares * platform.gpus_per_server
+    hardware, estimated = _hardware_usd(book, platform, bought, servers + spares, owned)
     if hardware is None:
         return _unsold(book, sized, horizon_years)
     network = _network(book, platform.scale_out, servers, _parts(book, platform)) if sized.span == "many_servers" else NO_NETWORK
@@ -237,5 +241,5 @@ def _unsold(book: PriceBook, sized: Sized, horizon_years: float) -> QuickCost:
     """A GPU that cannot be bought: what renting costs; infinite when no price is published at all."""
     rented = _rent(book, sized, horizon_years)
     if rented is None:
-        return QuickCost(capex_usd=None, yearly_usd=float("inf"), horizon_usd=float("inf"), estimated=True)
+        return UNPRICED
     return QuickCost(capex_usd=None, yearly_usd=rented.yearly_usd, horizon_usd=rented.horizon_usd)
