@@ -35,6 +35,7 @@ class Terms:
     rack_power_kw: float | None = None
     region: str | None = None
     deployment: str = "on_prem"
+    availability: str = "none"
     air_gapped: bool = False
 
 
