@@ -12,6 +12,7 @@ from app.units import significant
 from app.workload.demand import Demand
 from app.workload.profile import WorkloadProfile
 
+NETWORK_WISHES = {"infiniband": "InfiniBand", "ethernet": "Ethernet"}
 TRAIN_BYTES_PER_PARAMETER = {"adamw": 16, "muon": 12, "adamw_8bit": 10, "adafactor": 8, "sgd": 12}
 """16-bit weights and gradients, 32-bit master copy and optimizer moments: arXiv 1910.02054, section 3.1, by optimizer."""
 
@@ -117,4 +118,8 @@ def _result_facts(profile: WorkloadProfile, demand: Demand, sized: Sized) -> dic
         "bounds_by_memory": sized.bounds_gpus_by_memory,
         "deadline_binds": deadline is not None and sized.gpus > 2 * sized.bounds_gpus_by_memory,
         "horizon_years": profile.constraints.horizon_years,
+        "horizon_days": round(365 * float(profile.constraints.horizon_years)),
+        "run_days": round(sized.training.days.mid) if sized.training and sized.training.days else None,
+        "deadline_stated": deadline is not None,
+        "network_asked_for": NETWORK_WISHES.get(profile.constraints.network_preference, ""),
     }
