@@ -137,7 +137,8 @@ def comparison(option: Option, winner: Option, objective: str) -> str:
     if abs(speed) >= 0.01 and (option.sized.training or option.sized.serving or option.sized.job):
         parts.append(f"{abs(speed):.0%} {'faster' if speed > 0 else 'slower'}" if speed < 10 else f"{speed + 1:.0f} times faster")
     tied = abs(score(option, objective) / score(winner, objective) - 1) <= TIE_FRACTION
-    simpler = SIMPLICITY.index(winner.architecture) < SIMPLICITY.index(option.architecture)
+    clusters = {Architecture.ETHERNET_CLUSTER, Architecture.INFINIBAND_CLUSTER}
+    simpler = SIMPLICITY.index(winner.architecture) < SIMPLICITY.index(option.architecture) and winner.architecture not in clusters
     return " and ".join(parts) + (" (equal within the margin of error, so the simpler design leads)" if tied and simpler else "")
 
 

@@ -91,7 +91,8 @@ def ranked(options: Sequence[Option], objective: str) -> list[Option]:
 
 def _complexity(option: Option) -> float:
     """Place in :data:`SIMPLICITY`; a network already in place is simpler to use than any that must be bought."""
-    place = float(SIMPLICITY.index(option.architecture))
+    # Neither network is the simpler one: RoCE wants a lossless set-up, InfiniBand skills and a manager of its own.
+    place = float(min(SIMPLICITY.index(option.architecture), SIMPLICITY.index(Architecture.ETHERNET_CLUSTER)))
     if option.candidate.network_exists:
         return min(place, SIMPLICITY.index(Architecture.ETHERNET_CLUSTER) - 0.5)
     return place
