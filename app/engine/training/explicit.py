@@ -18,15 +18,12 @@ from app.engine.collective_request import link_kind, network_from, scale_up_from
 from app.engine.compute import peak_flops
 from app.engine.links import recommended_network
 from app.engine.platform import FabricKind, Platform, ScaleOut
-from app.engine.training.front import OBJECTIVES, Choice, described, precisions_of, search_training
 from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.layouts import INTERLEAVED, MICRO_BATCHES, legal_splits
 from app.engine.training.memory import training_memory_bytes
 from app.engine.training.search import usable_bytes
-from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
+from app.engine.training.sizing import MEMORY_SPREAD
 from app.engine.training.step import StepTime, step_time
-from app.ranges import Range
-from app.units import GB, TFLOP
 from app.workload.architecture import parameter_counts
 from app.workload.inferred import shape_from_size
 from app.workload.profile import FieldError, ProfileError
@@ -34,6 +31,8 @@ from app.workload.profile import FieldError, ProfileError
 NUMBERS = (
     "n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "global_batch_seqs", "year", "lora_rank", "shard_ranks",
 )  # fmt: skip
+LAYOUT_FIELDS = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding", "shard_ranks", "offload")
+"""Columns that say how the work is laid out."""
 PRECISIONS = {"": "bf16", "auto": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp4": "fp4",
               "mxfp4": "fp4", "tf32": "fp32", "fp32": "fp32"}  # fmt: skip
 SHARDING_NAMES = {"none": "none", "ddp": "none", "zero1": "zero1", "zero2": "zero2", "zero3": "zero3", "fsdp": "zero3", "hsdp": "zero3"}
@@ -146,6 +145,8 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
     numbers = {field: _number(columns, field, errors) for field in NUMBERS}
     if errors or gpu is None or shape is None or seq_len is None:
         raise ProfileError(errors)
+    if gpu.bf16_tflops is None and gpu.fp16_tflops is not None and str(columns.get("precision") or "auto") == "auto":
+        chosen["precision"] = "fp16"
     gpus = numbers["n_gpus"] or math.prod(numbers[name] or 1 for name in ("tp", "pp", "dp", "cp"))
     platform = _platform(columns, gpu, int(gpus), numbers["gpus_per_node"])
     frozen = chosen["task"] in ("lora", "qlora")
@@ -370,61 +371,3 @@ def _number(columns: Mapping[str, Any], field: str, errors: list[FieldError]) ->
         errors.append(FieldError(field, f"{value!r} is not a number above 0", "at most 1e12"))
         return None
     return number
-
-
-def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
-    """Step time, rates and memory (ranges) of one explicit training layout; keys are the columns of ``training.csv``.
-
-    Raises:
-        ProfileError: a field is missing or out of bounds; every fault is named.
-    """
-    found = predict(explicit_run(request, catalog))
-    run, layout = found.run, found.layout
-    inverse = (1 / TIME_SPREAD[1], 1 / TIME_SPREAD[0])
-    rate = found.tokens_s_gpu
-    tflops = found.step.model_flop / found.optimizer_step_s / found.gpus / TFLOP
-    peak = peak_flops(run.platform.gpu, "bf16") or math.nan
-    memory = {name: Range.around(value / GB, *MEMORY_SPREAD).model_dump() for name, value in found.memory_bytes.items() if value > 0}
-    return {
-        "step_s": Range.around(found.step_s, *TIME_SPREAD).model_dump(),
-        "tokens_per_s": Range.around(rate * found.gpus, *inverse).model_dump(),
-        "tokens_s_gpu": Range.around(rate, *inverse).model_dump(),
-        "tflops_gpu": Range.around(tflops, *inverse).model_dump(),
-        "mfu": Range.around(tflops * TFLOP / peak, *inverse).model_dump(),
-        "peak_mem_gb": Range.around(found.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
-        "memory_gb": memory,
-        "fits": found.fits,
-        "layout": {**described(layout), "global_batch_seqs": run.job.global_batch_sequences},
-        **({"search": _searched(run, request)} if _leaves_layout_open(request) else {}),
-    }
-
-
-LAYOUT_FIELDS = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding", "shard_ranks", "offload")
-
-
-def _leaves_layout_open(request: Mapping[str, Any]) -> bool:
-    """Whether nothing is said of how the work is laid out."""
-    return not any(str(request.get(name) or "") for name in LAYOUT_FIELDS)
-
-
-def _searched(run: ExplicitRun, request: Mapping[str, Any]) -> dict[str, Any]:
-    """All legal layouts of the GPU count, in all precisions of the GPU where none is asked for: the front, the best by each
-    objective, and how many were refused for want of memory, by the component that needs most."""
-    open_precision = str(request.get("precision") or "auto") == "auto"
-    precisions = precisions_of(run.platform.gpu) if open_precision else (run.job.precision,)
-    found = search_training(run.job, run.platform, (int(run.layouts.gpus[0]),), precisions)
-    best = {objective: found.best(objective) for objective in OBJECTIVES}
-    return {
-        "layouts": found.evaluated,
-        "refused": {name: each.by_component() for name, each in found.refused.items()},
-        "best": {objective: _choice_entry(choice) for objective, choice in best.items() if choice is not None},
-        "front": [_choice_entry(choice) for choice in found.front],
-    }
-
-
-def _choice_entry(choice: Choice) -> dict[str, Any]:
-    return {
-        "layout": {"precision": choice.precision, **described(choice.found.layout)},
-        "step_s": Range.around(choice.step_s, *TIME_SPREAD).model_dump(),
-        "peak_mem_gb": Range.around(choice.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
-    }

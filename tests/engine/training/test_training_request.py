@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.catalog.loader import load_catalog
-from app.engine.training.explicit import estimate_layout
+from app.engine.training.request import estimate_layout
 from app.validation.training import validate_training
 from app.workload.profile import ProfileError
 
@@ -58,6 +58,69 @@ def test_faults_are_named_by_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(ProfileError) as error:
         estimate_layout({**RUN, **change}, CATALOG)
     assert field in {item.field for item in error.value.errors}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"n_gpus": 8}, "n_gpus"),  # 2 x 1 x 8 x 1 = 16
+        ({"n_gpus": 16, "dp": None, "tp": 3}, "n_gpus"),
+        ({"tp": 2.5}, "tp"),
+        ({"n_gpus": 1e9, "dp": None, "global_batch_seqs": 1e10}, "n_gpus"),
+        ({"tp": 16, "dp": 1, "catalog_model": "google/gemma-3-4b-it"}, "tp"),  # 8 heads
+        ({"tp": 1, "pp": 8, "dp": 2, "vp": 8}, "pp"),  # 64 stages, 32 layers
+        ({"tp": 1, "pp": 7, "dp": 2, "n_gpus": 14}, "pp"),  # 32 layers: stages of 4 or 5
+        ({"ep": 4}, "ep"),
+        ({"catalog_model": "mistralai/Mixtral-8x7B-Instruct-v0.1", "ep": 16}, "ep"),  # 8 experts
+        ({"tp": 1, "cp": 2, "seq_len": 8191}, "cp"),
+        ({"global_batch_seqs": 7}, "global_batch_seqs"),
+        ({"microbatch": 4}, "microbatch"),
+        ({"inter_kind": "pigeon"}, "inter_kind"),
+        ({"inter_kind": None}, "inter_kind"),
+        ({"intra_kind": "pcie9"}, "intra_kind"),
+        ({"gpu_id": "a100-sxm-80gb", "precision": "fp8"}, "precision"),
+        ({"precision": "fp4"}, "precision"),
+        ({"gpu_id": "v100-sxm2-32gb"}, "precision"),
+        ({"catalog_model": "unheard/of"}, "catalog_model"),
+        ({"catalog_model": "stabilityai/stable-diffusion-xl-base-1.0"}, "catalog_model"),
+        ({"catalog_model": None, "layers": 32, "hidden": 4096, "n_experts": 8}, "top_k"),
+    ],
+)
+def test_layouts_no_framework_would_run_are_refused(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(ProfileError) as error:
+        estimate_layout({**RUN, **change}, CATALOG)
+    assert field in {item.field for item in error.value.errors}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"catalog_model": "meta-llama/Llama-3.1-405B-Instruct", "tp": 8, "pp": 16, "dp": 2, "n_gpus": 256},  # 126 layers on 16 stages
+        {"catalog_model": None, "layers": 78, "hidden": 13312, "tp": 1, "pp": 12, "dp": 4, "n_gpus": 48},  # described: taken at its word
+        {"gpu_id": "b200-sxm-180gb", "precision": "nvfp4"},
+        {"gpu_id": "v100-sxm2-32gb", "precision": None},
+        {"catalog_model": "mistralai/Mixtral-8x7B-Instruct-v0.1", "ep": 8},
+    ],
+)
+def test_layouts_that_were_run_are_answered(change: dict[str, Any]) -> None:
+    assert estimate_layout({**RUN, **change}, CATALOG)["step_s"]["mid"] > 0
+
+
+def test_the_answer_says_what_was_understood() -> None:
+    """Defaults are shown: AdamW, the bf16 of the request, the network's kind and rate; a V100 left to itself runs fp16."""
+    found = estimate_layout(RUN, CATALOG)
+    assert found["run"]["optimizer"] == "adamw"
+    assert (found["run"]["inter_kind"], found["run"]["inter_gbit_per_node"], found["run"]["n_gpus"]) == ("infiniband", 3200, 16)
+    old = estimate_layout({**RUN, "gpu_id": "v100-sxm2-32gb", "precision": None}, CATALOG)
+    assert old["run"]["precision"] == "fp16"
+
+
+def test_memory_above_the_card_is_not_called_safe() -> None:
+    """8.03e9 parameters under ZeRO-1 on 8 GPUs with tp 1: 2 + 4 bytes whole and 12/8 sharded = 60 GB, plus activations of one
+    sequence of 8,192: above the 80 GB card, though the low end of the range may fit."""
+    found = estimate_layout({**RUN, "tp": 1, "n_gpus": 8, "recompute": "selective"}, CATALOG)
+    assert found["peak_mem_gb"]["mid"] > found["usable_gb"] > 75
+    assert found["fits_at_mid"] is False
 
 
 def test_model_neither_known_nor_described_is_refused() -> None:
