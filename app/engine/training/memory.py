@@ -19,6 +19,11 @@ NARROW_ACTIVATIONS = {"fp8": 0.75, "fp4": 0.64}
 two bytes to one (8-bit), or to half a byte and an 8-bit scale per 16 values (NVFP4): 0.5 + 0.5 x 0.5625/2 = 0.64."""
 
 
+STATE_SPACE_ELEMENTS = 8
+"""Elements of the hidden width a state-space layer keeps per token: 16 bytes in 16 bits (arXiv 2312.00752, appendix D); its two inputs,
+the convolution's and the scan's outputs, each twice the hidden width."""
+
+
 def parameters_per_gpu(job: TrainingJob, layout: TrainingLayout, counts: ParameterCounts | None = None) -> tuple[FloatArray, FloatArray]:
     """(dense, expert) parameters held by one GPU of the fullest stage before ZeRO: layers over pp, matrices over tp,
     experts over ep; the first stage also holds the embedding, or the last the output head."""
@@ -34,7 +39,9 @@ def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tupl
     """(kept by one layer, kept by one layer under full recomputation) bytes per token of one GPU.
 
     Kept for the backward pass, 16-bit (fp32 jobs: 32): inputs and outputs of both norms (split over tp with sequence
-    parallelism only), q, k, v, attention output, and the MLP's gate, up and product (arXiv 2205.05198, section 4). Without
+    parallelism only), q, k, v and attention output (of MLA as expanded for every head, arXiv 2405.04434, section 2.1) of the
+    layers that attend, the state-space or linear layer's own, and the MLP's gate, up and product (arXiv 2205.05198, section 4); mean
+    over layers. Without
     fused attention the scores of all heads, their softmax and its dropout mask add 5 a s bytes (same place). A frozen
     base keeps no inputs that only its own weights' gradients would need: those of the MLP's two products (adapters stand
     beside attention's, as is usual). Eager RMSNorm keeps its input in fp32 and what its weight multiplies (PyTorch's
@@ -42,9 +49,13 @@ def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tupl
     """
     shape = job.shape
     spread = layout.tp if job.sequence_parallel else np.ones_like(layout.tp)
-    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    query, key, value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    output = query
     if shape.attention == "mla":
-        q = kv = shape.heads * (shape.qk_nope_dim + shape.qk_rope_dim)
+        query = key = shape.heads * (shape.qk_nope_dim + shape.qk_rope_dim)
+        value = output = shape.heads * shape.v_head_dim
+    attended = (shape.full_attention_layers + shape.sliding_layers) / max(shape.layers, 1)
+    mixing = (query + key + value + output) * attended + STATE_SPACE_ELEMENTS * shape.hidden * shape.linear_layers / max(shape.layers, 1)
     width = 4.0 if job.precision == "fp32" else 2.0
     factors = 3 if shape.gated_mlp else 2
     dense = factors * shape.ffn_dense
@@ -62,7 +73,7 @@ def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tupl
     outputs = (1.0 if job.frozen_base else 2.0) * width * shape.hidden
     within = 2 * (4.0 + (0.0 if job.frozen_base else 2.0)) * shape.hidden if unfused and width == 2.0 else 0.0
     norms = 2 * width * shape.hidden + np.where(cheap, 0.0, outputs + within) + 2 * dropout
-    kept = (width * (2 * q + 2 * kv + mlp) + kept_scores) / layout.tp + norms / spread
+    kept = (width * (mixing + mlp) + kept_scores) / layout.tp + norms / spread
     return kept, width * shape.hidden / spread
 
 

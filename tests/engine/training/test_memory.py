@@ -29,6 +29,18 @@ def test_kept_activations_of_a_layer() -> None:
     assert boundary[0] == 64  # the layer's input: 2 x 32
 
 
+def test_latent_attention_keeps_values_at_their_own_width() -> None:
+    # 4 heads: q and k of 8 + 4, v and output of 8: 2 x 48 + 2 x 32 = 160; MLP 256 and norms 128 as above: 2 x 544 bytes
+    shape = replace(TOY, attention="mla", qk_nope_dim=8, qk_rope_dim=4, v_head_dim=8, kv_lora_rank=16)
+    assert activation_bytes_per_token(toy_job(shape=shape), TrainingLayout.of())[0][0] == pytest.approx(1088)
+
+
+def test_state_space_layers_keep_their_own() -> None:
+    # One of four layers attends (128 / 4), three keep 8 x 32 = 256 (x 3 / 4 = 192): 32 + 192 + 256 + 128 = 608 elements
+    shape = replace(TOY, full_attention_layers=1, linear_layers=3)
+    assert activation_bytes_per_token(toy_job(shape=shape), TrainingLayout.of())[0][0] == pytest.approx(1216)
+
+
 def test_sequence_parallelism_splits_norms_from_2023_on() -> None:
     layout = TrainingLayout.of(tp=2)
     assert activation_bytes_per_token(toy_job(), layout)[0][0] == pytest.approx(512)
