@@ -41,6 +41,15 @@ def test_state_space_layers_keep_their_own() -> None:
     assert activation_bytes_per_token(toy_job(shape=shape), TrainingLayout.of())[0][0] == pytest.approx(1216)
 
 
+@pytest.mark.parametrize(("year", "recompute", "elements"), [(2026, 0, 512), (2024, 0, 576), (2026, 1, 352)])
+def test_experts_keep_their_inputs_and_their_own_widths(year: int, recompute: int, elements: int) -> None:
+    # Two of eight experts of 32 (up and GELU: 128) and a shared one (64), 2 x 32 into the experts: 256; out of them 64 more before 2025.
+    # q, k, v, output 128 and norms 128. Selective recomputation drops GELU's 64 + 32 and the norm outputs' 64, not the experts' inputs.
+    shape = replace(TOY, ffn_dense=0, mlp_layers=0, moe_layers=4, experts=8, top_k=2, moe_ffn=32, shared_experts=1)
+    kept, _ = activation_bytes_per_token(toy_job(shape=shape, software_year=year), TrainingLayout.of(recompute=recompute))
+    assert kept[0] == pytest.approx(2 * elements)
+
+
 def test_sequence_parallelism_splits_norms_from_2023_on() -> None:
     layout = TrainingLayout.of(tp=2)
     assert activation_bytes_per_token(toy_job(), layout)[0][0] == pytest.approx(512)
