@@ -151,6 +151,8 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
     platform = _platform(columns, gpu, int(gpus), numbers["gpus_per_node"])
     frozen = chosen["task"] in ("lora", "qlora")
     # A time to a quality target is what audited competition entries report, and those run hand-tuned software.
+    if "assumed for sharding" in text:  # what a table does not state, whoever copied it, is open
+        chosen["sharding"] = ""
     tuned = bool(columns.get("metric_time_to_train_min"))
     if tuned and not columns.get("precision") and gpu.vendor == "nvidia" and gpu.fp8_tflops and gpu.generation in NARROW_BY_HABIT:
         chosen["precision"] = "fp8"
@@ -194,16 +196,24 @@ def _layouts(
         limit = max(batch / dp, 1.0) if batch else 1.0
         micro = [stated] if stated else [float(value) for value in MICRO_BATCHES if value <= limit]
         recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
-        sharding = chosen["sharding"] or ("none" if dp * cp == 1 or job.frozen_base else "zero1")
-        for size, kept in itertools.product(micro, recompute):
+        sharding = [chosen["sharding"]] if chosen["sharding"] else _shardings(job, dp * cp, pp)
+        for size, kept, shared in itertools.product(micro, recompute, sharding):
             for vp in _interleavings(job, pp, batch / (dp * size), numbers["vp"]):
-                rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(sharding))))
+                rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(shared))))
     columns = np.array(rows, dtype=float).T
     names = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding")
     everywhere = {"shard_ranks": numbers["shard_ranks"] or 0.0, "offload": float(OFFLOAD.index(chosen["offload"]))}
     return TrainingLayout(
         **dict(zip(names, columns, strict=True)), **{name: np.full(len(rows), value) for name, value in everywhere.items()}
     )
+
+
+def _shardings(job: TrainingJob, replicas: float, pp: float) -> list[str]:
+    """How replicas share state where nothing is said: a distributed optimizer; without a pipeline, weights and gradients, too,
+    should they not fit whole. Adapters need neither."""
+    if replicas == 1 or job.frozen_base:
+        return ["none"]
+    return ["zero1", "zero3"] if pp == 1 else ["zero1"]
 
 
 def _splits(job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None]) -> list[tuple[float, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.catalog.loader import load_catalog
+from app.engine.training.explicit import explicit_run, predict
 from app.engine.training.request import estimate_layout
 from app.validation.training import validate_training
 from app.workload.profile import ProfileError
@@ -104,6 +105,18 @@ def test_layouts_no_framework_would_run_are_refused(change: dict[str, Any], fiel
 )
 def test_layouts_that_were_run_are_answered(change: dict[str, Any]) -> None:
     assert estimate_layout({**RUN, **change}, CATALOG)["step_s"]["mid"] > 0
+
+
+def test_sharding_left_open_shards_weights_only_where_they_do_not_fit_whole() -> None:
+    """70e9 parameters on 64 GPUs without tensor parallelism: 6 bytes each whole are 420 GB, sharded 16 / 64 each 18 GB; 8e9 over two: 24 GB."""
+    whole = {"sharding": None, "recompute": "full"}
+    big = {**RUN, **whole, "catalog_model": "meta-llama/Llama-2-70b-hf", "tp": 1, "dp": 64, "n_gpus": 64, "seq_len": 4096}
+    small = {**RUN, **whole}
+    assert estimate_layout(big, CATALOG)["layout"]["sharding"] == "zero3"
+    assert estimate_layout(small, CATALOG)["layout"]["sharding"] == "zero1"
+    assumed = explicit_run({**big, "sharding": "zero1", "notes": "distributed optimizer assumed for sharding=zero1"}, CATALOG)
+    assert predict(assumed).fits
+    assert not predict(explicit_run({**big, "sharding": "zero1"}, CATALOG)).fits
 
 
 def test_the_answer_says_what_was_understood() -> None:
