@@ -130,7 +130,7 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
     gpu = _gpu(columns, catalog, errors)
     shape = _shape(columns, catalog, errors)
     text = f"{columns.get('software') or ''} {columns.get('notes') or ''}".lower()
-    seq_len = _number(columns, "seq_len", errors) or _longest_sample(text)
+    seq_len = positive_number(columns, "seq_len", errors) or _longest_sample(text)
     if seq_len is None:
         errors.append(FieldError("seq_len", "is missing: tokens of one sequence", "greater than 0"))
     names = {
@@ -142,7 +142,7 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         "optimizer": {"": "adamw", **{name: name for name in OPTIMIZER_BYTES}},
     }
     chosen = {field: _choice(columns, field, table, errors) for field, table in names.items()}
-    numbers = {field: _number(columns, field, errors) for field in NUMBERS}
+    numbers = {field: positive_number(columns, field, errors) for field in NUMBERS}
     if errors or gpu is None or shape is None or seq_len is None:
         raise ProfileError(errors)
     if gpu.bf16_tflops is None and gpu.fp16_tflops is not None and str(columns.get("precision") or "auto") == "auto":
@@ -246,7 +246,7 @@ def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int, per_node: float |
     network: ScaleOut | None = None
     if gpus > count or gpus > scale_up.domain_gpus:
         kind = str(columns.get("inter_kind") or "")
-        rate = _number(columns, "inter_gbit_per_node", [])
+        rate = positive_number(columns, "inter_gbit_per_node", [])
         if kind not in ("", "none") and rate is not None:
             network = ScaleOut(kind=cast(FabricKind, kind), nic_gbit_per_s=rate, nics_per_server=1, gpudirect=kind != "tcp")
         else:
@@ -275,7 +275,7 @@ def _shape(columns: Mapping[str, Any], catalog: Catalog, errors: list[FieldError
     """Catalogue shape of ``catalog_model``, else the stated widths, else an architecture inferred from ``params_b``."""
     named = str(columns.get("catalog_model") or "")
     known = catalog.find_model(named) if named else None
-    layers, hidden, params = (_number(columns, name, errors) for name in ("layers", "hidden", "params_b"))
+    layers, hidden, params = (positive_number(columns, name, errors) for name in ("layers", "hidden", "params_b"))
     if known is not None and known.layers and (layers is None or layers == known.layers or known.linear_layers):
         return known
     if layers and hidden:
@@ -293,7 +293,7 @@ def _shape(columns: Mapping[str, Any], catalog: Catalog, errors: list[FieldError
 
 def _stated_shape(columns: Mapping[str, Any], layers: int, hidden: int, params: float | None, errors: list[FieldError]) -> ModelShape:
     """A shape from widths; blanks take the usual value (head width 128, one KV head a head, MLP of 4 h, GPT vocabulary)."""
-    number = {name: _number(columns, name, errors) for name in ("heads", "kv_heads", "ffn", "vocab", "n_experts", "top_k")}
+    number = {name: positive_number(columns, name, errors) for name in ("heads", "kv_heads", "ffn", "vocab", "n_experts", "top_k")}
     heads = int(number["heads"] or max(hidden // 128, 1))
     experts = int(number["n_experts"] or 0)
     gated = str(columns.get("gated_mlp") or "no").lower() in ("yes", "true", "1")
@@ -368,7 +368,7 @@ def _choice(columns: Mapping[str, Any], field: str, table: Mapping[str, str], er
     return table[text]
 
 
-def _number(columns: Mapping[str, Any], field: str, errors: list[FieldError]) -> float | None:
+def positive_number(columns: Mapping[str, Any], field: str, errors: list[FieldError]) -> float | None:
     """A positive number; blank is None, anything else is a fault."""
     value = columns.get(field)
     if value is None or (isinstance(value, str) and not value.strip()):

@@ -12,13 +12,20 @@ import numpy as np
 from app.catalog.loader import Catalog
 from app.engine.compute import peak_flops
 from app.engine.platform import PCIE_BYTES_PER_S_PER_LANE, FabricKind
-from app.engine.training.explicit import LAYOUT_FIELDS, PRECISIONS, ExplicitRun, Prediction, explicit_run, predict
+from app.engine.training.explicit import LAYOUT_FIELDS, PRECISIONS, ExplicitRun, Prediction, explicit_run, positive_number, predict
 from app.engine.training.front import OBJECTIVES, Choice, described, precisions_of, search_training
+from app.engine.training.goodput import (
+    RESTART_S,
+    best_checkpoint_interval_s,
+    checkpoint_time_s,
+    goodput_fraction,
+    time_between_failures_s,
+)
 from app.engine.training.layouts import divides_heads, nearly_equal
 from app.engine.training.search import usable_bytes
-from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
+from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD, saved_bytes
 from app.ranges import Range
-from app.units import GB, TFLOP
+from app.units import GB, SECONDS_PER_DAY, SECONDS_PER_HOUR, TFLOP
 from app.workload.profile import FieldError, ProfileError
 
 MODEL_FIELDS = (
@@ -27,13 +34,17 @@ MODEL_FIELDS = (
 PLATFORM_FIELDS = (
     "gpu_id", "gpu", "n_gpus", "gpus_per_node", "intra_kind", "intra_link", "intra_p2p", "inter_kind", "inter_link", "inter_gbit_per_node",
 )  # fmt: skip
-WORK_FIELDS = ("task", "seq_len", "global_batch_seqs", "precision", "optimizer", "lora_rank", "year", "software", "notes")
+WORK_FIELDS = ("task", "tokens_b", "seq_len", "global_batch_seqs", "precision", "optimizer", "lora_rank", "year", "software", "notes")
 MEASURED_FIELDS = (
     "id", "source_title", "source_locator", "source_key", "comparable", "tflops_kind", "metric_tokens_s_gpu", "metric_tflops_gpu",
     "metric_mfu", "metric_step_s", "metric_time_to_train_min", "metric_peak_mem_gb",
 )  # fmt: skip
 """Columns of a measured row that say nothing about the run itself, so that a row can be sent as it stands."""
 FIELDS = (*MODEL_FIELDS, *PLATFORM_FIELDS, *WORK_FIELDS, *LAYOUT_FIELDS, *MEASURED_FIELDS)
+NUMBERS = (
+    "params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "n_experts", "top_k", "inter_gbit_per_node", "tokens_b", "seq_len",
+    "global_batch_seqs", "year", "lora_rank", "n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "shard_ranks",
+)  # fmt: skip
 WHOLE = ("n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "seq_len", "lora_rank", "shard_ranks")
 MOST_GPUS = 131_072
 INTRA_KINDS = (
@@ -46,16 +57,14 @@ INTER_KINDS = ("none", *get_args(FabricKind))
 def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
     """Step time, rates and memory (ranges) of one explicit training layout; keys are the columns of ``training.csv``.
 
-    ``mfu`` is useful FLOP over the GPU's dense 16-bit peak, whatever the precision. ``fits`` is False where even the low end of the
-    memory range exceeds ``usable_gb``; ``fits_at_mid`` says the same of the prediction itself.
+    With ``tokens_b`` (billions of tokens of the run) the answer has ``days``, failures, checkpoints and restarts included:
+    tokens / rate / goodput. ``mfu`` is useful FLOP over the GPU's dense 16-bit peak, whatever the precision. ``fits`` is False
+    where even the low end of the memory range exceeds ``usable_gb``; ``fits_at_mid`` says the same of the prediction itself.
 
     Raises:
         ProfileError: a field is unknown, missing or out of bounds, or the layout is not legal; every fault is named.
     """
-    errors = list(_field_faults(request, catalog))
-    if errors:
-        raise ProfileError(errors)
-    run = explicit_run(request, catalog)
+    run = _understood(request, catalog)
     errors = [*_count_faults(request), *_layout_faults(run), *_precision_faults(run, request)]
     if errors:
         raise ProfileError(errors)
@@ -64,6 +73,7 @@ def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, A
     rate = found.tokens_s_gpu
     tflops = found.step.model_flop / found.optimizer_step_s / found.gpus / TFLOP
     peak = peak_flops(run.platform.gpu, "bf16") or math.nan
+    goodput = _goodput(found)
     memory = {name: Range.around(value / GB, *MEMORY_SPREAD).model_dump() for name, value in found.memory_bytes.items() if value > 0}
     return {
         "step_s": Range.around(found.step_s, *TIME_SPREAD).model_dump(),
@@ -78,8 +88,31 @@ def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, A
         "fits_at_mid": found.total_bytes <= usable_bytes(run.platform),
         "layout": {**described(found.layout), "global_batch_seqs": run.job.global_batch_sequences},
         "run": _run_entry(found),
+        "goodput": goodput,
+        **_days(request, rate * found.gpus, goodput["fraction"]),
         **({"search": _searched(run, request)} if _leaves_layout_open(request) else {}),
     }
+
+
+def _understood(request: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
+    """The run of a request all of whose fields are known and in bounds.
+
+    Raises:
+        ProfileError: naming every field that is not.
+    """
+    errors = list(_field_faults(request, catalog))
+    run = None
+    try:
+        run = explicit_run(request, catalog)
+    except ProfileError as error:
+        named = {fault.field for fault in errors}
+        errors += [fault for fault in error.errors if fault.field not in named]
+    except KeyError:  # a kind of link that does not exist; without a fault to name it would be ours
+        if not errors:
+            raise
+    if errors or run is None:
+        raise ProfileError(errors)
+    return run
 
 
 def _given(request: Mapping[str, Any], field: str) -> str:
@@ -95,11 +128,15 @@ def _number(request: Mapping[str, Any], field: str) -> float | None:
 
 
 def _field_faults(request: Mapping[str, Any], catalog: Catalog) -> Iterator[FieldError]:
-    """Unknown fields, link and network kinds that do not exist, and a model that is not in the catalogue."""
+    """Unknown fields, numbers out of bounds, link and network kinds that do not exist, and a model that is not in the catalogue."""
     for name in request:
         if name not in FIELDS:
             near = get_close_matches(str(name), FIELDS, n=1)
             yield FieldError(str(name), f"is not a known field; did you mean {near[0]}?" if near else "is not a known field")
+    errors: list[FieldError] = []
+    for name in NUMBERS:
+        positive_number(request, name, errors)
+    yield from errors
     for field, kinds in (("intra_kind", INTRA_KINDS), ("inter_kind", INTER_KINDS)):
         kind = _given(request, field)
         if kind and kind not in kinds:
@@ -191,6 +228,27 @@ def _run_entry(found: Prediction) -> dict[str, Any]:
         "inter_kind": network.kind if network else "none",
         **({"inter_gbit_per_node": network.nic_gbit_per_s * network.nics_per_server} if network else {}),
     }
+
+
+def _goodput(found: Prediction) -> dict[str, float]:
+    """What failures and checkpoints leave of the run's time, and how often both come; see :mod:`app.engine.training.goodput`."""
+    gpus = found.gpus
+    checkpoint_s = checkpoint_time_s(saved_bytes(found.run.job), gpus)
+    return {
+        "fraction": float(goodput_fraction(gpus, checkpoint_s)),
+        "hours_between_failures": float(time_between_failures_s(gpus)) / SECONDS_PER_HOUR,
+        "checkpoint_s": float(checkpoint_s),
+        "checkpoint_every_s": float(best_checkpoint_interval_s(gpus, checkpoint_s)),
+        "restart_s": RESTART_S,
+    }
+
+
+def _days(request: Mapping[str, Any], tokens_per_s: float, goodput: float) -> dict[str, Any]:
+    """``days`` of the run where its tokens are stated."""
+    tokens_b = _number(request, "tokens_b")
+    if tokens_b is None:
+        return {}
+    return {"days": Range.around(tokens_b * 1e9 / tokens_per_s / goodput / SECONDS_PER_DAY, *TIME_SPREAD).model_dump()}
 
 
 def _leaves_layout_open(request: Mapping[str, Any]) -> bool:

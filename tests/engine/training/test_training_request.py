@@ -93,6 +93,14 @@ def test_layouts_no_framework_would_run_are_refused(change: dict[str, Any], fiel
     assert field in {item.field for item in error.value.errors}
 
 
+def test_every_fault_is_named_at_once() -> None:
+    with pytest.raises(ProfileError) as error:
+        estimate_layout({**RUN, "gpu_id": "h1000", "microbatch": 4, "intra_kind": "pcie9", "n_experts": "some", "seq_len": 0}, CATALOG)
+    assert {item.field for item in error.value.errors} == {"gpu_id", "microbatch", "intra_kind", "n_experts", "seq_len"}
+    with pytest.raises(ProfileError):
+        estimate_layout({**RUN, "intra_kind": "pcie9"}, CATALOG)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -126,6 +134,19 @@ def test_the_answer_says_what_was_understood() -> None:
     assert (found["run"]["inter_kind"], found["run"]["inter_gbit_per_node"], found["run"]["n_gpus"]) == ("infiniband", 3200, 16)
     old = estimate_layout({**RUN, "gpu_id": "v100-sxm2-32gb", "precision": None}, CATALOG)
     assert old["run"]["precision"] == "fp16"
+
+
+def test_days_include_failures_and_checkpoints() -> None:
+    """50,700 / 16 = 3,169 h between failures; 8.03e9 x 14 bytes / (16 x 0.25e9) = 28.1 s a checkpoint, every sqrt(2 x 28.1 x 3,169 h)."""
+    found = estimate_layout({**RUN, "tokens_b": 100}, CATALOG)
+    goodput = found["goodput"]
+    assert goodput["hours_between_failures"] == pytest.approx(3168.75)
+    assert goodput["checkpoint_s"] == pytest.approx(28.1, rel=0.01)
+    assert goodput["checkpoint_every_s"] == pytest.approx((2 * 28.1 * 3168.75 * 3600) ** 0.5, rel=0.01)
+    assert found["days"]["mid"] == pytest.approx(100e9 / found["tokens_per_s"]["mid"] / 86400 / goodput["fraction"])
+    assert "days" not in estimate_layout(RUN, CATALOG)
+    with pytest.raises(ProfileError):
+        estimate_layout({**RUN, "tokens_b": "many"}, CATALOG)
 
 
 def test_memory_above_the_card_is_not_called_safe() -> None:
