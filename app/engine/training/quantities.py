@@ -234,8 +234,8 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
         "optimizer_bytes": np.where(on_host, 0.0, update),
         "offload_bytes": np.where(on_host, update, 0.0),
-        "streamed_bytes": np.where(layout.offload == OFFLOAD.index("parameters"), 2 * _weight_bytes(job, layout), 0.0),
-        "adapter_flop": each * (job.trained_parameters if job.frozen_base else 0.0),
+        "streamed_bytes": _streamed_bytes(job, layout),
+        "adapter_flop": each * job.trained_parameters if job.frozen_base else np.float64(0.0),
     }
 
 
@@ -262,12 +262,15 @@ def _adapter_width(job: TrainingJob) -> float:
     return 4 * shape.hidden + 2 * (shape.heads + shape.kv_heads) * shape.head_dim
 
 
-def _weight_bytes(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
-    """Bytes of the weights one rank stores (host memory included), of ZeRO-3's shards its own (arXiv 2101.06840)."""
+def _streamed_bytes(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
+    """Bytes of the weights one rank keeps in host memory (of ZeRO-3's shards its own), forward and backward (arXiv 2101.06840)."""
+    away = layout.offload == OFFLOAD.index("parameters")
+    if not away.any():
+        return np.asarray(0.0)
     dense, experts = parameters_per_gpu(job, layout)
     width = 4.0 if job.precision == "fp32" else job.base_bits / 8 if job.frozen_base else 2.0
     zero3 = layout.sharding >= SHARDING.index("zero3")
-    return (dense + experts) * width / np.where(zero3, layout.shard_group, 1.0)
+    return np.where(away, 2 * (dense + experts) * width / np.where(zero3, layout.shard_group, 1.0), 0.0)
 
 
 def _updated(job: TrainingJob, layout: TrainingLayout) -> FloatArray:

@@ -315,10 +315,10 @@ def test_streamed_weights_of_a_micro_batch() -> None:
     held = float(parameters_per_gpu(of, TrainingLayout.of())[0][0])
     away = OFFLOAD.index("parameters")
     whole, split, home = (
-        quantities(of, cluster(), TrainingLayout.of(dp=8, sharding=kind, offload=where)).streamed_bytes[0]
+        quantities(of, cluster(), TrainingLayout.of(dp=8, sharding=kind, offload=where)).streamed_bytes
         for kind, where in ((0, away), (3, away), (0, 0))
     )
-    assert (float(whole), float(split), float(home)) == pytest.approx((4 * held, held / 2, 0))
+    assert [float(np.max(each)) for each in (whole, split, home)] == pytest.approx([4 * held, held / 2, 0])
 
 
 def test_adapters_are_counted() -> None:
