@@ -47,6 +47,10 @@ NUMBERS = (
 )  # fmt: skip
 WHOLE = ("n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "seq_len", "lora_rank", "shard_ranks")
 MOST_GPUS = 131_072
+FIRST_YEAR, LAST_YEAR = 2016, 2035
+"""From the first tensor cores' frameworks on, and as far ahead as anyone plans."""
+SAME_SIZE = 0.2
+"""Most that a stated size may differ from the catalogue's: published counts leave out embeddings or round."""
 INTRA_KINDS = (
     "none", "nvlink", "nvlink2", "nvlink3", "nvlink4", "nvlink5", "nvlink5-nvl72", "nvlink6", "infinity_fabric", "gaudi_ethernet",
     "xe_link", "neuronlink", "ici", "pcie", *(f"pcie{generation}" for generation in PCIE_BYTES_PER_S_PER_LANE),
@@ -65,7 +69,7 @@ def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, A
         ProfileError: a field is unknown, missing or out of bounds, or the layout is not legal; every fault is named.
     """
     run = _understood(request, catalog)
-    errors = [*_count_faults(request), *_layout_faults(run), *_precision_faults(run, request)]
+    errors = [*_count_faults(request), *_size_faults(run, request), *_layout_faults(run), *_precision_faults(run, request)]
     if errors:
         raise ProfileError(errors)
     found = predict(run)
@@ -150,7 +154,7 @@ def _field_faults(request: Mapping[str, Any], catalog: Catalog) -> Iterator[Fiel
         yield FieldError(
             "catalog_model", f"{name!r} is not in the catalogue; leave it out to give layers and hidden, or params_b", near_models
         )
-    elif known is not None and not known.layers and not _given(request, "layers"):
+    elif known is not None and not known.has_layers and not _given(request, "layers"):
         yield FieldError("catalog_model", f"the layers of {known.name} are not known, so training it cannot be estimated")
 
 
@@ -160,6 +164,9 @@ def _count_faults(request: Mapping[str, Any]) -> Iterator[FieldError]:
     for name, value in numbers.items():
         if value is not None and value % 1:
             yield FieldError(name, f"{value:g} is not a whole number")
+    year = _number(request, "year")
+    if year is not None and not FIRST_YEAR <= year <= LAST_YEAR:
+        yield FieldError("year", f"{year:g} is not a year of training software", f"{FIRST_YEAR} to {LAST_YEAR}")
     gpus = numbers["n_gpus"]
     if gpus is not None and gpus > MOST_GPUS:
         yield FieldError("n_gpus", f"{gpus:g} is more than a run can have here", f"at most {MOST_GPUS}")
@@ -194,6 +201,13 @@ def _layout_faults(run: ExplicitRun) -> Iterator[FieldError]:
     if taken > run.job.global_batch_sequences:
         text = f"{run.job.global_batch_sequences:g} is less than one micro-batch on each data-parallel rank: {taken:g} sequences"
         yield FieldError("global_batch_seqs", text, f"at least {taken:g}")
+
+
+def _size_faults(run: ExplicitRun, request: Mapping[str, Any]) -> Iterator[FieldError]:
+    """A stated size that is not the catalogue model's."""
+    shape, stated = run.job.shape, _number(request, "params_b")
+    if shape.origin == "catalog" and stated is not None and abs(stated / shape.params_b - 1) > SAME_SIZE:
+        yield FieldError("params_b", f"{stated:g} is not the size of {shape.name}: {shape.params_b:g} billion; leave one of the two out")
 
 
 def _precision_faults(run: ExplicitRun, request: Mapping[str, Any]) -> Iterator[FieldError]:

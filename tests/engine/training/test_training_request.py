@@ -84,7 +84,10 @@ def test_faults_are_named_by_field(change: dict[str, Any], field: str) -> None:
         ({"gpu_id": "v100-sxm2-32gb"}, "precision"),
         ({"catalog_model": "unheard/of"}, "catalog_model"),
         ({"catalog_model": "stabilityai/stable-diffusion-xl-base-1.0"}, "catalog_model"),
+        ({"catalog_model": "google/gemma-4-E2B-it", "tp": 1, "dp": 16}, "catalog_model"),  # layers without widths
         ({"catalog_model": None, "layers": 32, "hidden": 4096, "n_experts": 8}, "top_k"),
+        ({"params_b": 70}, "params_b"),
+        ({"year": 1900}, "year"),
     ],
 )
 def test_layouts_no_framework_would_run_are_refused(change: dict[str, Any], field: str) -> None:
