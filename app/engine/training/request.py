@@ -181,10 +181,15 @@ def _count_faults(request: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _layout_faults(run: ExplicitRun) -> Iterator[FieldError]:
-    """What no framework would run: :mod:`app.engine.training.layouts` offers the search no such layout either. Heads and
-    layers of a shape that is only described may be guesses, so that they refuse nothing but more stages than layers."""
+    """What no framework would run or no network carries: :mod:`app.engine.training.layouts` offers the search no such layout
+    either. Heads and layers of a shape that is only described may be guesses, so that they refuse nothing but more stages
+    than layers."""
     shape, layout = run.job.shape, run.layouts
     tp, pp, dp, ep, cp, vp = (int(getattr(layout, name)[0]) for name in ("tp", "pp", "dp", "ep", "cp", "vp"))
+    platform = run.platform
+    if platform.scale_out is None and float(np.max(layout.gpus)) > platform.gpus_per_server:
+        text = f"no network is usual for {platform.gpu.name}: give its kind and inter_gbit_per_node"
+        yield FieldError("inter_kind", text, ", ".join(INTER_KINDS))
     guessed = shape.origin == "inferred"
     if tp > 1 and not guessed and not divides_heads(tp, shape.heads, shape.kv_heads):
         yield FieldError("tp", f"{tp} does not divide the {shape.heads} heads ({shape.kv_heads} KV heads) of {shape.name}")

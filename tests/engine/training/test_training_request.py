@@ -87,6 +87,7 @@ def test_faults_are_named_by_field(change: dict[str, Any], field: str) -> None:
         ({"catalog_model": "google/gemma-4-E2B-it", "tp": 1, "dp": 16}, "catalog_model"),  # layers without widths
         ({"catalog_model": None, "layers": 32, "hidden": 4096, "n_experts": 8}, "top_k"),
         ({"params_b": 70}, "params_b"),
+        ({"gpu_id": "tpu-v5p", "gpus_per_node": 4, "inter_kind": None, "inter_gbit_per_node": None}, "inter_kind"),
         ({"year": 1900}, "year"),
     ],
 )
