@@ -12,7 +12,7 @@ from app.api.operations import COMPUTES, problems, takes
 from app.design.fabric_request import estimate_fabric
 from app.engine.collective_request import estimate_collective
 from app.engine.serving.request import estimate_point
-from app.engine.training.explicit import estimate_layout
+from app.engine.training.request import estimate_layout
 from app.json_text import load_object
 
 router = APIRouter(prefix="/api/v1/estimates", tags=["Estimates"])
@@ -69,7 +69,10 @@ def training(body: JsonBody, catalog: CatalogParameter) -> Response:
     """One explicit layout; the keys are the columns of the published training measurements, and `offload` (none, optimizer,
     parameters) and `shard_ranks` (GPUs that share one copy of sharded state; sharding `hsdp` is one server's). A request
     that says nothing of the layout also gets `search`: the layouts no other beats in time and memory, the best by each
-    objective, and how many were refused for want of memory."""
+    objective, and how many were refused for want of memory. `goodput` is what failures
+    and checkpoints leave of the time; with `tokens_b` (billions of tokens of the run) the answer has `days`, which include them.
+    `run` echoes what was understood, defaults included; `fits` is
+    false where even the low end of the memory range exceeds `usable_gb`, `fits_at_mid` where the prediction itself does."""
     return JSONResponse(estimate_layout(load_object(body), catalog))
 
 

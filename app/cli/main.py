@@ -126,7 +126,7 @@ def estimate(
 def estimator(kind: str) -> Any:
     """The function behind one kind of estimate."""
     if kind == "training":
-        from app.engine.training.explicit import estimate_layout
+        from app.engine.training.request import estimate_layout
 
         return estimate_layout
     if kind == "serving":

@@ -18,15 +18,12 @@ from app.engine.collective_request import link_kind, network_from, scale_up_from
 from app.engine.compute import peak_flops
 from app.engine.links import recommended_network
 from app.engine.platform import FabricKind, Platform, ScaleOut
-from app.engine.training.front import OBJECTIVES, Choice, described, precisions_of, search_training
 from app.engine.training.job import OFFLOAD, OPTIMIZER_BYTES, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.layouts import INTERLEAVED, MICRO_BATCHES, legal_splits
 from app.engine.training.memory import training_memory_bytes
 from app.engine.training.search import usable_bytes
-from app.engine.training.sizing import MEMORY_SPREAD, TIME_SPREAD
+from app.engine.training.sizing import MEMORY_SPREAD
 from app.engine.training.step import StepTime, step_time
-from app.ranges import Range
-from app.units import GB, TFLOP
 from app.workload.architecture import parameter_counts
 from app.workload.inferred import shape_from_size
 from app.workload.profile import FieldError, ProfileError
@@ -34,6 +31,8 @@ from app.workload.profile import FieldError, ProfileError
 NUMBERS = (
     "n_gpus", "gpus_per_node", "tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "global_batch_seqs", "year", "lora_rank", "shard_ranks",
 )  # fmt: skip
+LAYOUT_FIELDS = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding", "shard_ranks", "offload")
+"""Columns that say how the work is laid out."""
 PRECISIONS = {"": "bf16", "auto": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp4": "fp4",
               "mxfp4": "fp4", "tf32": "fp32", "fp32": "fp32"}  # fmt: skip
 SHARDING_NAMES = {"none": "none", "ddp": "none", "zero1": "zero1", "zero2": "zero2", "zero3": "zero3", "fsdp": "zero3", "hsdp": "zero3"}
@@ -131,7 +130,7 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
     gpu = _gpu(columns, catalog, errors)
     shape = _shape(columns, catalog, errors)
     text = f"{columns.get('software') or ''} {columns.get('notes') or ''}".lower()
-    seq_len = _number(columns, "seq_len", errors) or _longest_sample(text)
+    seq_len = positive_number(columns, "seq_len", errors) or _longest_sample(text)
     if seq_len is None:
         errors.append(FieldError("seq_len", "is missing: tokens of one sequence", "greater than 0"))
     names = {
@@ -143,13 +142,17 @@ def explicit_run(columns: Mapping[str, Any], catalog: Catalog) -> ExplicitRun:
         "optimizer": {"": "adamw", **{name: name for name in OPTIMIZER_BYTES}},
     }
     chosen = {field: _choice(columns, field, table, errors) for field, table in names.items()}
-    numbers = {field: _number(columns, field, errors) for field in NUMBERS}
+    numbers = {field: positive_number(columns, field, errors) for field in NUMBERS}
     if errors or gpu is None or shape is None or seq_len is None:
         raise ProfileError(errors)
+    if gpu.bf16_tflops is None and gpu.fp16_tflops is not None and str(columns.get("precision") or "auto") == "auto":
+        chosen["precision"] = "fp16"
     gpus = numbers["n_gpus"] or math.prod(numbers[name] or 1 for name in ("tp", "pp", "dp", "cp"))
     platform = _platform(columns, gpu, int(gpus), numbers["gpus_per_node"])
     frozen = chosen["task"] in ("lora", "qlora")
     # A time to a quality target is what audited competition entries report, and those run hand-tuned software.
+    if "assumed for sharding" in text:  # what a table does not state, whoever copied it, is open
+        chosen["sharding"] = ""
     tuned = bool(columns.get("metric_time_to_train_min"))
     if tuned and not columns.get("precision") and gpu.vendor == "nvidia" and gpu.fp8_tflops and gpu.generation in NARROW_BY_HABIT:
         chosen["precision"] = "fp8"
@@ -193,16 +196,24 @@ def _layouts(
         limit = max(batch / dp, 1.0) if batch else 1.0
         micro = [stated] if stated else [float(value) for value in MICRO_BATCHES if value <= limit]
         recompute = [chosen["recompute"]] if chosen["recompute"] else list(RECOMPUTE)
-        sharding = chosen["sharding"] or ("none" if dp * cp == 1 or job.frozen_base else "zero1")
-        for size, kept in itertools.product(micro, recompute):
+        sharding = [chosen["sharding"]] if chosen["sharding"] else _shardings(job, dp * cp, pp)
+        for size, kept, shared in itertools.product(micro, recompute, sharding):
             for vp in _interleavings(job, pp, batch / (dp * size), numbers["vp"]):
-                rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(sharding))))
+                rows.append((tp, pp, dp, ep, cp, vp, size, float(RECOMPUTE.index(kept)), float(SHARDING.index(shared))))
     columns = np.array(rows, dtype=float).T
     names = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding")
     everywhere = {"shard_ranks": numbers["shard_ranks"] or 0.0, "offload": float(OFFLOAD.index(chosen["offload"]))}
     return TrainingLayout(
         **dict(zip(names, columns, strict=True)), **{name: np.full(len(rows), value) for name, value in everywhere.items()}
     )
+
+
+def _shardings(job: TrainingJob, replicas: float, pp: float) -> list[str]:
+    """How replicas share state where nothing is said: a distributed optimizer; without a pipeline, weights and gradients, too,
+    should they not fit whole. Adapters need neither."""
+    if replicas == 1 or job.frozen_base:
+        return ["none"]
+    return ["zero1", "zero3"] if pp == 1 else ["zero1"]
 
 
 def _splits(job: TrainingJob, platform: Platform, gpus: int, numbers: Mapping[str, float | None]) -> list[tuple[float, ...]]:
@@ -235,7 +246,7 @@ def _platform(columns: Mapping[str, Any], gpu: Gpu, gpus: int, per_node: float |
     network: ScaleOut | None = None
     if gpus > count or gpus > scale_up.domain_gpus:
         kind = str(columns.get("inter_kind") or "")
-        rate = _number(columns, "inter_gbit_per_node", [])
+        rate = positive_number(columns, "inter_gbit_per_node", [])
         if kind not in ("", "none") and rate is not None:
             network = ScaleOut(kind=cast(FabricKind, kind), nic_gbit_per_s=rate, nics_per_server=1, gpudirect=kind != "tcp")
         else:
@@ -264,7 +275,7 @@ def _shape(columns: Mapping[str, Any], catalog: Catalog, errors: list[FieldError
     """Catalogue shape of ``catalog_model``, else the stated widths, else an architecture inferred from ``params_b``."""
     named = str(columns.get("catalog_model") or "")
     known = catalog.find_model(named) if named else None
-    layers, hidden, params = (_number(columns, name, errors) for name in ("layers", "hidden", "params_b"))
+    layers, hidden, params = (positive_number(columns, name, errors) for name in ("layers", "hidden", "params_b"))
     if known is not None and known.layers and (layers is None or layers == known.layers or known.linear_layers):
         return known
     if layers and hidden:
@@ -282,7 +293,7 @@ def _shape(columns: Mapping[str, Any], catalog: Catalog, errors: list[FieldError
 
 def _stated_shape(columns: Mapping[str, Any], layers: int, hidden: int, params: float | None, errors: list[FieldError]) -> ModelShape:
     """A shape from widths; blanks take the usual value (head width 128, one KV head a head, MLP of 4 h, GPT vocabulary)."""
-    number = {name: _number(columns, name, errors) for name in ("heads", "kv_heads", "ffn", "vocab", "n_experts", "top_k")}
+    number = {name: positive_number(columns, name, errors) for name in ("heads", "kv_heads", "ffn", "vocab", "n_experts", "top_k")}
     heads = int(number["heads"] or max(hidden // 128, 1))
     experts = int(number["n_experts"] or 0)
     gated = str(columns.get("gated_mlp") or "no").lower() in ("yes", "true", "1")
@@ -357,7 +368,7 @@ def _choice(columns: Mapping[str, Any], field: str, table: Mapping[str, str], er
     return table[text]
 
 
-def _number(columns: Mapping[str, Any], field: str, errors: list[FieldError]) -> float | None:
+def positive_number(columns: Mapping[str, Any], field: str, errors: list[FieldError]) -> float | None:
     """A positive number; blank is None, anything else is a fault."""
     value = columns.get(field)
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -370,61 +381,3 @@ def _number(columns: Mapping[str, Any], field: str, errors: list[FieldError]) ->
         errors.append(FieldError(field, f"{value!r} is not a number above 0", "at most 1e12"))
         return None
     return number
-
-
-def estimate_layout(request: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:
-    """Step time, rates and memory (ranges) of one explicit training layout; keys are the columns of ``training.csv``.
-
-    Raises:
-        ProfileError: a field is missing or out of bounds; every fault is named.
-    """
-    found = predict(explicit_run(request, catalog))
-    run, layout = found.run, found.layout
-    inverse = (1 / TIME_SPREAD[1], 1 / TIME_SPREAD[0])
-    rate = found.tokens_s_gpu
-    tflops = found.step.model_flop / found.optimizer_step_s / found.gpus / TFLOP
-    peak = peak_flops(run.platform.gpu, "bf16") or math.nan
-    memory = {name: Range.around(value / GB, *MEMORY_SPREAD).model_dump() for name, value in found.memory_bytes.items() if value > 0}
-    return {
-        "step_s": Range.around(found.step_s, *TIME_SPREAD).model_dump(),
-        "tokens_per_s": Range.around(rate * found.gpus, *inverse).model_dump(),
-        "tokens_s_gpu": Range.around(rate, *inverse).model_dump(),
-        "tflops_gpu": Range.around(tflops, *inverse).model_dump(),
-        "mfu": Range.around(tflops * TFLOP / peak, *inverse).model_dump(),
-        "peak_mem_gb": Range.around(found.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
-        "memory_gb": memory,
-        "fits": found.fits,
-        "layout": {**described(layout), "global_batch_seqs": run.job.global_batch_sequences},
-        **({"search": _searched(run, request)} if _leaves_layout_open(request) else {}),
-    }
-
-
-LAYOUT_FIELDS = ("tp", "pp", "dp", "ep", "cp", "vp", "micro_batch", "recompute", "sharding", "shard_ranks", "offload")
-
-
-def _leaves_layout_open(request: Mapping[str, Any]) -> bool:
-    """Whether nothing is said of how the work is laid out."""
-    return not any(str(request.get(name) or "") for name in LAYOUT_FIELDS)
-
-
-def _searched(run: ExplicitRun, request: Mapping[str, Any]) -> dict[str, Any]:
-    """All legal layouts of the GPU count, in all precisions of the GPU where none is asked for: the front, the best by each
-    objective, and how many were refused for want of memory, by the component that needs most."""
-    open_precision = str(request.get("precision") or "auto") == "auto"
-    precisions = precisions_of(run.platform.gpu) if open_precision else (run.job.precision,)
-    found = search_training(run.job, run.platform, (int(run.layouts.gpus[0]),), precisions)
-    best = {objective: found.best(objective) for objective in OBJECTIVES}
-    return {
-        "layouts": found.evaluated,
-        "refused": {name: each.by_component() for name, each in found.refused.items()},
-        "best": {objective: _choice_entry(choice) for objective, choice in best.items() if choice is not None},
-        "front": [_choice_entry(choice) for choice in found.front],
-    }
-
-
-def _choice_entry(choice: Choice) -> dict[str, Any]:
-    return {
-        "layout": {"precision": choice.precision, **described(choice.found.layout)},
-        "step_s": Range.around(choice.step_s, *TIME_SPREAD).model_dump(),
-        "peak_mem_gb": Range.around(choice.total_bytes / GB, *MEMORY_SPREAD).model_dump(),
-    }

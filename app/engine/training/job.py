@@ -80,7 +80,7 @@ class TrainingJob:
         q_width = shape.heads * shape.head_dim
         attention = 4 * shape.hidden + 2 * q_width + 2 * kv_width
         width = shape.ffn_dense or shape.moe_ffn * max(shape.top_k, 1)
-        mlp = 3 * (shape.hidden + width)
+        mlp = (3 if shape.gated_mlp else 2) * (shape.hidden + width)
         return float(shape.layers * self.lora_rank * (attention + mlp))
 
 

@@ -98,7 +98,7 @@ def _key(job: TrainingJob, platform: Platform, gpus: int) -> Key:
 def _splits(key: Key) -> Splits | None:
     """:func:`legal_splits` of a key."""
     gpus, experts, batch = key.gpus, key.experts, key.batch
-    tensor = [value for value in TENSOR_DEGREES if value <= key.domain and _divides_heads(value, key.heads, key.kv_heads)]
+    tensor = [value for value in TENSOR_DEGREES if value <= key.domain and divides_heads(value, key.heads, key.kv_heads)]
     pipeline = [value for value in _stage_counts(key.layers) if value <= gpus]
     context = [value for value in CONTEXT_DEGREES if value == 1 or key.seq_len >= CONTEXT_TOKENS * value]
     rows: list[tuple[int, ...]] = []
@@ -116,16 +116,16 @@ def _stage_counts(layers: int) -> tuple[int, ...]:
     """Pipeline stages of a model: equal ones, or some a layer short when that wastes little. The embedding and the head
     take the missing layers' place: 126 layers on 16 stages (arXiv 2407.21783, section 3.3), 61 on 8 or 16."""
     counts = np.arange(1, min(MAX_PIPELINE, max(layers, 1)) + 1)
-    return tuple(int(count) for count in counts[_nearly_equal(layers, counts)])
+    return tuple(int(count) for count in counts[nearly_equal(layers, counts)])
 
 
-def _nearly_equal(layers: int, stages: NDArray[np.number]) -> NDArray[np.bool_]:
+def nearly_equal(layers: int, stages: NDArray[np.number]) -> NDArray[np.bool_]:
     """Whether stages of whole layers leave at most :data:`SHORT_STAGES` of the places free."""
     most = (1 + SHORT_STAGES) * layers
     return np.asarray((stages <= most) & (np.ceil(layers / stages) * stages <= most))
 
 
-def _divides_heads(tp: int, heads: int, kv_heads: int) -> bool:
+def divides_heads(tp: int, heads: int, kv_heads: int) -> bool:
     """Query heads divide evenly; KV heads divide or are copied whole."""
     if heads == 0:
         return tp == 1
@@ -170,7 +170,7 @@ def _layouts(key: Key, choices: Choices, frozen: bool, per_server: int) -> Train
     if frozen:
         legal &= (sharding == 0) | zero3
     # Where the stages are equal their virtual parts are too: launchers refuse a remainder.
-    cut = np.where(layers % pp == 0, layers % (pp * vp) == 0, _nearly_equal(layers, pp * vp))
+    cut = np.where(layers % pp == 0, layers % (pp * vp) == 0, nearly_equal(layers, pp * vp))
     legal &= (vp == 1) | ((pp > 1) & cut & (batch // (dp * micro) % pp == 0))
     legal &= (hybrid == 0) | ((inside > 1) & (replicas > inside) & (replicas % inside == 0))
     which, option = np.nonzero(legal)

@@ -19,6 +19,14 @@ NARROW_ACTIVATIONS = {"fp8": 0.75, "fp4": 0.64}
 two bytes to one (8-bit), or to half a byte and an 8-bit scale per 16 values (NVFP4): 0.5 + 0.5 x 0.5625/2 = 0.64."""
 
 
+WEIGHTED_ACTIVATION_YEAR = 2025
+"""From this year on the router's weights multiply inside the experts' activation function, so that the backward pass no longer needs
+the experts' outputs (Megatron-Core's weighted SwiGLU; arXiv 2603.07685)."""
+STATE_SPACE_ELEMENTS = 8
+"""Elements of the hidden width a state-space layer keeps per token: 16 bytes in 16 bits (arXiv 2312.00752, appendix D); its two inputs,
+the convolution's and the scan's outputs, each twice the hidden width."""
+
+
 def parameters_per_gpu(job: TrainingJob, layout: TrainingLayout, counts: ParameterCounts | None = None) -> tuple[FloatArray, FloatArray]:
     """(dense, expert) parameters held by one GPU of the fullest stage before ZeRO: layers over pp, matrices over tp,
     experts over ep; the first stage also holds the embedding, or the last the output head."""
@@ -34,35 +42,41 @@ def activation_bytes_per_token(job: TrainingJob, layout: TrainingLayout) -> tupl
     """(kept by one layer, kept by one layer under full recomputation) bytes per token of one GPU.
 
     Kept for the backward pass, 16-bit (fp32 jobs: 32): inputs and outputs of both norms (split over tp with sequence
-    parallelism only), q, k, v, attention output, and the MLP's gate, up and product (arXiv 2205.05198, section 4). Without
-    fused attention the scores of all heads, their softmax and its dropout mask add 5 a s bytes (same place). A frozen
-    base keeps no inputs that only its own weights' gradients would need: those of the MLP's two products (adapters stand
+    parallelism only), q, k, v and attention output (of MLA as expanded for every head, arXiv 2405.04434, section 2.1) of the
+    layers that attend, the state-space or linear layer's own, the MLP's gate, up and product (arXiv 2205.05198, section 4),
+    and what goes into every chosen expert and, before 2025, comes out of it; mean over layers. Without fused attention the
+    scores of all heads, their softmax and its dropout mask add 5 a s bytes (same place). A frozen base keeps no inputs that
+    only its own weights' gradients would need: those of the MLP's two products (adapters stand
     beside attention's, as is usual). Eager RMSNorm keeps its input in fp32 and what its weight multiplies (PyTorch's
     autograd formulas of ``to``, ``mul`` and ``pow``), eager SwiGLU the gate after SiLU, too.
     """
     shape = job.shape
     spread = layout.tp if job.sequence_parallel else np.ones_like(layout.tp)
-    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    query, key, value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    output = query
     if shape.attention == "mla":
-        q = kv = shape.heads * (shape.qk_nope_dim + shape.qk_rope_dim)
+        query = key = shape.heads * (shape.qk_nope_dim + shape.qk_rope_dim)
+        value = output = shape.heads * shape.v_head_dim
+    attended = (shape.full_attention_layers + shape.sliding_layers) / max(shape.layers, 1)
+    mixing = (query + key + value + output) * attended + STATE_SPACE_ELEMENTS * shape.hidden * shape.linear_layers / max(shape.layers, 1)
     width = 4.0 if job.precision == "fp32" else 2.0
     factors = 3 if shape.gated_mlp else 2
-    dense = factors * shape.ffn_dense
-    experts = shape.top_k * (2 * shape.hidden + factors * shape.moe_ffn) + factors * shape.shared_experts * shape.moe_ffn
-    inner = (dense * shape.mlp_layers + (experts if shape.is_moe else 0.0) * shape.moe_layers) / max(shape.layers, 1)
+    shared = shape.shared_experts * (shape.shared_ffn or shape.moe_ffn)
+    product = (shape.ffn_dense * shape.mlp_layers + (shape.top_k * shape.moe_ffn + shared) * shape.moe_layers) / max(shape.layers, 1)
+    copies = 1 if job.software_year >= WEIGHTED_ACTIVATION_YEAR else 2
+    routed = copies * shape.top_k * (shape.expert_hidden or shape.hidden) * shape.moe_layers / max(shape.layers, 1)
     dropout = 1.0 * shape.hidden if job.software_year < 2023 and not shape.gated_mlp else 0.0
     scores = 0.0 if job.flash_attention else 5.0 * shape.heads * job.seq_len * job.fill
     kept_scores = np.where(layout.recompute >= 1, 0.0, scores)
     # Selective recomputation around fused attention drops what is cheap to make again: norm outputs and the MLP's product.
     cheap = (layout.recompute == RECOMPUTE.index("selective")) & job.flash_attention
     unfused = job.eager and shape.gated_mlp
-    product = inner / factors
     after_gate = product if unfused else 0.0
-    mlp = inner - product + np.where(cheap, 0.0, after_gate + (0.0 if job.frozen_base else product))
+    mlp = routed + (factors - 1) * product + np.where(cheap, 0.0, after_gate + (0.0 if job.frozen_base else product))
     outputs = (1.0 if job.frozen_base else 2.0) * width * shape.hidden
     within = 2 * (4.0 + (0.0 if job.frozen_base else 2.0)) * shape.hidden if unfused and width == 2.0 else 0.0
     norms = 2 * width * shape.hidden + np.where(cheap, 0.0, outputs + within) + 2 * dropout
-    kept = (width * (2 * q + 2 * kv + mlp) + kept_scores) / layout.tp + norms / spread
+    kept = (width * (mixing + mlp) + kept_scores) / layout.tp + norms / spread
     return kept, width * shape.hidden / spread
 
 

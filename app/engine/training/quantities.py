@@ -90,6 +90,10 @@ class Quantities:
     """Share of ``dp_s`` that gathers updated weights after the optimizer: half with ZeRO-1, less where ZeRO-2 reduces often, else none."""
     optimizer_bytes: FloatArray
     offload_bytes: FloatArray
+    streamed_bytes: FloatArray
+    """Weights that come from host memory, layer by layer, in one micro-batch: once forward and once backward."""
+    adapter_flop: FloatArray
+    """Forward FLOP of one micro-batch in low-rank adapters; they have three passes, as all that is trained."""
     servers: FloatArray
     bytes_tp: FloatArray
     bytes_cp: FloatArray
@@ -200,7 +204,8 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "rows": rows,
         "expert_rows": np.maximum(expert_rows, 1.0) if shape.is_moe else one,
         "hidden": one * shape.hidden,
-        "attention_width": max(shape.heads * shape.head_dim, 1) / layout.tp,
+        # Without heads, the inner width of a state-space layer: twice the hidden one (arXiv 2312.00752, section 3.4).
+        "attention_width": (shape.heads * shape.head_dim or 2 * shape.hidden) / layout.tp,
         "mlp_width": max(shape.ffn_dense or shape.moe_ffn, 1) / layout.tp,
         "expert_width": max(shape.moe_ffn, 1) / np.where(layout.ep > 1, 1.0, layout.tp),
         "attention_linear_flop": (counts.attention + other) * each,
@@ -229,6 +234,8 @@ def _counts(job: TrainingJob, layout: TrainingLayout) -> dict[str, FloatArray]:
         "zero3": (layout.sharding >= SHARDING.index("zero3")) * 1.0,
         "optimizer_bytes": np.where(on_host, 0.0, update),
         "offload_bytes": np.where(on_host, update, 0.0),
+        "streamed_bytes": _streamed_bytes(job, layout),
+        "adapter_flop": each * job.trained_parameters if job.frozen_base else np.float64(0.0),
     }
 
 
@@ -253,6 +260,17 @@ def _adapter_width(job: TrainingJob) -> float:
     """Input and output widths of the adapted linear layers of one layer."""
     shape = job.shape
     return 4 * shape.hidden + 2 * (shape.heads + shape.kv_heads) * shape.head_dim
+
+
+def _streamed_bytes(job: TrainingJob, layout: TrainingLayout) -> FloatArray:
+    """Bytes of the weights one rank keeps in host memory (of ZeRO-3's shards its own), forward and backward (arXiv 2101.06840)."""
+    away = layout.offload == OFFLOAD.index("parameters")
+    if not away.any():
+        return np.asarray(0.0)
+    dense, experts = parameters_per_gpu(job, layout)
+    width = 4.0 if job.precision == "fp32" else job.base_bits / 8 if job.frozen_base else 2.0
+    zero3 = layout.sharding >= SHARDING.index("zero3")
+    return np.where(away, 2 * (dense + experts) * width / np.where(zero3, layout.shard_group, 1.0), 0.0)
 
 
 def _updated(job: TrainingJob, layout: TrainingLayout) -> FloatArray:

@@ -120,9 +120,11 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
 
     Memory-bound parts (roofline, Williams et al. 2009), s: bytes / (:data:`MEMORY_SHARE` x bandwidth); bytes = streams x
     residual + wide_streams x MLP's inner width, each pass; 6 reads and writes of the logits for loss and gradient.
-    Host: layers x launch time, what arithmetic does not cover. Bubble: (p - 1) / v micro-batches of p stages, v interleaved
-    (arXiv 2104.04473, section 2.2). Collectives, s: time x the share nothing hides; gradients: what the last backward pass
-    (2/3 of a micro-batch; all of them with ZeRO-3) does not cover, at least a floor, and the gather of updated weights.
+    Host: layers x launch time, or weights that come from host memory over its link, what arithmetic does not cover. Adapters:
+    FLOP at the rate of wide products (their reads and writes, which bound small ranks, are among the streams). Bubble:
+    (p - 1) / v micro-batches of p stages, v interleaved (arXiv 2104.04473, section 2.2). Collectives, s: time x the share
+    nothing hides; gradients: what the last backward pass (2/3 of a micro-batch; all of them with ZeRO-3) does not cover, at
+    least a floor, and the gather of updated weights.
     Slowest of n servers: compute x (1 + jitter log2 n) and wait_ms x log2 n a step.
     """
     maturity = 1 - c["immaturity"] * np.exp(-q.software_age / c["maturity_years"])
@@ -152,14 +154,17 @@ def assemble(q: Quantities, c: Mapping[str, Any]) -> Parts:
     traffic = traffic + c["score_passes"] * q.score_bytes * (q.scores_passes / 3.5)
     stage_memory = (traffic + q.again_bytes + c["dequantise_bytes"] * q.dequantised * q.passes) / bandwidth
     head_memory = 6 * q.logit_bytes / bandwidth
-    compute_micro = (body + experts) * q.passes + scores
+    adapters = q.adapter_flop * 3 / (q.peak16 * c["gemm_share"] * sustained)
+    compute_micro = (body + experts) * q.passes + scores + adapters
     host_micro = (
         (q.layers * c["host_layer_us"] + q.moe_layers * c["host_moe_us"]) * q.passes * US * np.where(q.tuned > 0, c["host_tuned"], 1.0)
     )
     # The last stage holds the output head; interleaving and uneven splits hide part of it.
     ends = np.where(q.stages > 1, c["head_share"], 1.0)
     busy = compute_micro + stage_memory
-    host = np.maximum(host_micro - busy, 0.0)
+    # What waits for the host: launches, and weights kept in its memory, both beside the arithmetic.
+    streamed = q.streamed_bytes / (c["offload_gb_per_s"] * GB)
+    host = np.maximum(np.maximum(host_micro, streamed) - busy, 0.0)
     tp, cp, ep = q.tp_s * c["tp_exposed"], q.cp_s * c["cp_exposed"], q.ep_s * c["ep_exposed"]
     per_micro = busy + host + (tp + cp + ep) / q.micro_batches
     bubble = per_micro * (q.stages - 1) / q.interleaved

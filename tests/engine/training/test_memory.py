@@ -29,6 +29,27 @@ def test_kept_activations_of_a_layer() -> None:
     assert boundary[0] == 64  # the layer's input: 2 x 32
 
 
+def test_latent_attention_keeps_values_at_their_own_width() -> None:
+    # 4 heads: q and k of 8 + 4, v and output of 8: 2 x 48 + 2 x 32 = 160; MLP 256 and norms 128 as above: 2 x 544 bytes
+    shape = replace(TOY, attention="mla", qk_nope_dim=8, qk_rope_dim=4, v_head_dim=8, kv_lora_rank=16)
+    assert activation_bytes_per_token(toy_job(shape=shape), TrainingLayout.of())[0][0] == pytest.approx(1088)
+
+
+def test_state_space_layers_keep_their_own() -> None:
+    # One of four layers attends (128 / 4), three keep 8 x 32 = 256 (x 3 / 4 = 192): 32 + 192 + 256 + 128 = 608 elements
+    shape = replace(TOY, full_attention_layers=1, linear_layers=3)
+    assert activation_bytes_per_token(toy_job(shape=shape), TrainingLayout.of())[0][0] == pytest.approx(1216)
+
+
+@pytest.mark.parametrize(("year", "recompute", "elements"), [(2026, 0, 512), (2024, 0, 576), (2026, 1, 352)])
+def test_experts_keep_their_inputs_and_their_own_widths(year: int, recompute: int, elements: int) -> None:
+    # Two of eight experts of 32 (up and GELU: 128) and a shared one (64), 2 x 32 into the experts: 256; out of them 64 more before 2025.
+    # q, k, v, output 128 and norms 128. Selective recomputation drops GELU's 64 + 32 and the norm outputs' 64, not the experts' inputs.
+    shape = replace(TOY, ffn_dense=0, mlp_layers=0, moe_layers=4, experts=8, top_k=2, moe_ffn=32, shared_experts=1)
+    kept, _ = activation_bytes_per_token(toy_job(shape=shape, software_year=year), TrainingLayout.of(recompute=recompute))
+    assert kept[0] == pytest.approx(2 * elements)
+
+
 def test_sequence_parallelism_splits_norms_from_2023_on() -> None:
     layout = TrainingLayout.of(tp=2)
     assert activation_bytes_per_token(toy_job(), layout)[0][0] == pytest.approx(512)
@@ -83,12 +104,12 @@ def test_gradients_by_precision_and_year(precision: str, year: int, expected: fl
 
 
 def test_lora_trains_two_factors_beside_every_layer() -> None:
-    # per layer: attention 4 x 32 + 2 x 32 + 2 x 32 = 256, MLP 3 x (32 + 128) = 480; rank 2 and four layers: 8 x 736
+    # per layer: attention 4 x 32 + 2 x 32 + 2 x 32 = 256, MLP without gate 2 x (32 + 128) = 320; rank 2 and four layers: 8 x 576
     job = toy_job(task="lora", lora_rank=2)
-    assert job.trained_parameters == 5_888
+    assert job.trained_parameters == 4_608
     parts = training_memory_bytes(job, TrainingLayout.of())
     assert parts["weights"][0] == pytest.approx(2 * 55_840)
-    assert parts["optimizer"][0] == pytest.approx(8 * 5_888)
+    assert parts["optimizer"][0] == pytest.approx(8 * 4_608)
 
 
 def test_a_four_bit_base_takes_its_bits() -> None:

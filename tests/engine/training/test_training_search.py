@@ -12,11 +12,11 @@ from app.catalog.model_shape import ModelShape
 from app.engine.links import recommended_network
 from app.engine.platform import Platform, ScaleOut, platform_of
 from app.engine.result import Shortfall, Sized, Span
-from app.engine.training.explicit import estimate_layout
 from app.engine.training.front import EVERYTHING, pareto_front, precisions_of, search_training
 from app.engine.training.job import OFFLOAD, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.layouts import first_that_fits, legal_layouts
 from app.engine.training.memory import training_memory_bytes
+from app.engine.training.request import estimate_layout
 from app.engine.training.search import best_by_count, search, total_bytes, usable_bytes
 from app.engine.training.sizing import size_training
 from app.ranges import Range

@@ -307,3 +307,32 @@ def test_offloaded_optimizer_works_at_the_host_link() -> None:
     held = float(parameters_per_gpu(of, TrainingLayout.of())[0][0])
     step = step_time(of, cluster(), TrainingLayout.of(offload=OFFLOAD.index("optimizer")))
     assert float(step.optimizer_s[0]) == pytest.approx(28 * held / (training_table()["common"]["offload_gb_per_s"] * GB))
+
+
+def test_streamed_weights_of_a_micro_batch() -> None:
+    """Two bytes a parameter, forward and backward: 4; an eighth where ZeRO-3 splits them over eight; none at home."""
+    of = job(shape=llama(), global_batch_sequences=8)
+    held = float(parameters_per_gpu(of, TrainingLayout.of())[0][0])
+    away = OFFLOAD.index("parameters")
+    whole, split, home = (
+        quantities(of, cluster(), TrainingLayout.of(dp=8, sharding=kind, offload=where)).streamed_bytes
+        for kind, where in ((0, away), (3, away), (0, 0))
+    )
+    assert [float(np.max(each)) for each in (whole, split, home)] == pytest.approx([4 * held, held / 2, 0])
+
+
+def test_adapters_are_counted() -> None:
+    """Rank 16 beside every linear layer: attention 4 x (1,024 + 1,024), MLP without gate 2 x (1,024 + 4,096), two layers:
+    589,824 parameters; two FLOP each and token forward."""
+    of = job(task="lora", lora_rank=16)
+    assert of.trained_parameters == 589_824
+    assert float(quantities(of, cluster(), TrainingLayout.of()).adapter_flop[0]) == pytest.approx(2 * 589_824 * 2048)
+
+
+def test_a_model_without_heads_is_not_taken_for_one_column_wide() -> None:
+    """Mamba 2.8B, 32 sequences of 4,096 on one H100: between one and five times 6 FLOP a parameter and token at 989 TFLOP/s."""
+    mamba = CATALOG.find_model("state-spaces/mamba-2.8b-hf")
+    of = job(shape=mamba, seq_len=4096, global_batch_sequences=32)
+    seconds = float(step_time(of, cluster(), TrainingLayout.of()).step_s[0])
+    ideal = model_flop_per_token(of) * 32 * 4096 / 989e12
+    assert ideal < seconds < 5 * ideal
