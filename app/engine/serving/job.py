@@ -29,6 +29,10 @@ class ServingJob:
     kv_cache: str = "bf16"
     input_tokens: float = 1000.0
     output_tokens: float = 300.0
+    input_cv: float = 0.0
+    """Standard deviation of the lengths of prompts against their mean: 0 = all alike."""
+    output_cv: float = 0.0
+    """The same for answers: 1 = exponential."""
     shared_prefix_tokens: float = 0.0
     prefix_reuse: float = 0.0
     max_context_tokens: float = 4096.0
@@ -43,6 +47,12 @@ class ServingJob:
         """Prompt tokens that must be computed: without the cached prefix and the re-used share."""
         fresh = max(self.input_tokens - self.shared_prefix_tokens, 0.0)
         return max(fresh * (1 - self.prefix_reuse), 1.0)
+
+    @property
+    def running_context_tokens(self) -> float:
+        """Mean context of a request that is being answered. A moment of the load finds long answers more often, and each
+        at a random age: ``L (1 + c^2) / 2`` tokens in the mean (renewal theory)."""
+        return self.input_tokens + self.output_tokens * (1 + self.output_cv**2) / 2
 
     @property
     def bits(self) -> float:

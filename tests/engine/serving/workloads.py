@@ -61,10 +61,12 @@ def random_workload(seed: int) -> Workload:
         weights=weights,
         input_tokens=float(lengths.prompt),
         output_tokens=float(lengths.answer),
+        input_cv=lengths.prompt_cv,
+        output_cv=lengths.answer_cv,
         max_context_tokens=4.0 * (lengths.prompt + lengths.answer),
     )
     pool = float(np.ravel(kv_pool_bytes(served, platform, layout))[0])
-    mean = float(np.ravel(cache_bytes_per_request(served, lengths.prompt + lengths.answer / 2, layout))[0])
+    mean = float(np.ravel(cache_bytes_per_request(served, served.running_context_tokens, layout))[0])
     places = int(min(pool / mean, sequence_limit(platform, memory_rules("vllm")), 256))
     if places < 4:
         return random_workload(seed + 1000)

@@ -1,0 +1,172 @@
+"""Queues in closed form, on arrays: moments of waiting times and quantiles of what they add up to.
+
+Sources: Kleinrock, "Queueing Systems" vol. 1 (1975, Pollaczek-Khinchine and Takacs); Takagi, "Queueing Analysis" vol. 1
+(1991, gated vacations); Conway, Maxwell, Miller, "Theory of Scheduling" (1967, delay cycles); Halfin and Whitt,
+"Heavy-traffic limits for queues with many exponential servers" (1981); Allen, "Probability, Statistics and Queueing
+Theory" (1990, Allen-Cunneen); Johnson, Kotz, Balakrishnan, "Continuous Univariate Distributions" vol. 1 (1994).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+
+from app.engine.serving.job import FloatArray
+
+Moments4 = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""E[X], E[X^2], E[X^3], E[X^4]."""
+TINY = 1e-12
+STRATA = 6
+"""Equal shares of the requests by length that a quantile is averaged over; eight move it by less than 1%."""
+NEWTON_STEPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A random time by mean, variance and third central moment (seconds, s^2, s^3); independent ones add up."""
+
+    mean: FloatArray
+    variance: FloatArray
+    third: FloatArray
+
+    @classmethod
+    def of(cls, raw: tuple[FloatArray, FloatArray, FloatArray] | Moments4) -> Delay:
+        """From the raw moments E[X], E[X^2], E[X^3]."""
+        first, second, cube = raw[:3]
+        return cls(first, second - first**2, cube - 3 * first * second + 2 * first**3)
+
+    def __add__(self, other: Delay) -> Delay:
+        return Delay(self.mean + other.mean, self.variance + other.variance, self.third + other.third)
+
+    def scaled(self, factor: FloatArray | float) -> Delay:
+        """``factor`` times the delay."""
+        return Delay(self.mean * factor, self.variance * factor**2, self.third * factor**3)
+
+    def towards(self, other: Delay, share: FloatArray) -> Delay:
+        """Between this delay (share 0) and another limit of it (share 1)."""
+        return Delay(
+            self.mean + share * (other.mean - self.mean),
+            self.variance + share * (other.variance - self.variance),
+            self.third + share * (other.third - self.third),
+        )
+
+    def quantile(self, percentile: float) -> FloatArray:
+        """Of the shifted log-normal law with these three moments, which is the normal law without skew."""
+        deviation, shape, width = _log_normal(self)
+        result: FloatArray = self.mean + deviation * _stretched(normal_quantile(percentile), shape, width)
+        return result
+
+
+def _log_normal(delay: Delay) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(standard deviation, t, w) of the shifted log-normal: skew ``t^3 + 3 t`` (solved for t), ``w = sqrt(ln(1 + t^2))``."""
+    deviation = np.sqrt(np.maximum(delay.variance, TINY**2))
+    skew = np.clip(delay.third / deviation**3, 1e-3, 40.0)
+    root = np.cbrt((skew + np.sqrt(skew * skew + 4)) / 2)
+    shape = root - 1 / root
+    return deviation, shape, np.sqrt(np.log1p(shape * shape))
+
+
+def _stretched(normal: float, shape: FloatArray, width: FloatArray) -> FloatArray:
+    """Standard deviations from the mean at which the law has the quantile of a normal one."""
+    result: FloatArray = (np.exp(normal * width - width * width / 2) - 1) / shape
+    return result
+
+
+def mixed_quantile(each: Delay, percentile: float) -> FloatArray:
+    """Quantile of a law that is ``each`` entry of the first axis in equal shares, by Newton's method on its distribution."""
+    deviation, shape, width = _log_normal(each)
+    wanted, share = normal_quantile(percentile), percentile / 100
+    found: FloatArray = np.mean(each.mean + deviation * _stretched(wanted, shape, width), axis=0)
+    scale, half = shape / deviation, width / 2
+    floor = np.min(each.mean, axis=0) / 2
+    for _ in range(NEWTON_STEPS):
+        inside = np.maximum((found - each.mean) * scale + 1, TINY)
+        normal = np.clip(np.log(inside) / width + half, -8.0, 8.0)
+        density = np.exp(-normal * normal / 2) * scale / (inside * width)
+        slope = np.mean(density, axis=0) / math.sqrt(2 * math.pi)
+        error = np.mean(normal_share(normal), axis=0) - share
+        found = np.maximum(found - error / np.maximum(slope, TINY), floor)
+    return found
+
+
+def normal_share(value: FloatArray) -> FloatArray:
+    """Standard normal distribution function, within 0.0002 (Bowling et al. 2009, logistic approximation)."""
+    result: FloatArray = 1 / (1 + np.exp(-value * (1.5976 + 0.07056 * value * value)))
+    return result
+
+
+def normal_quantile(percentile: float) -> float:
+    """Standard normal quantile of a percentile."""
+    return NormalDist().inv_cdf(min(max(percentile / 100, 0.01), 0.9999))
+
+
+@cache
+def log_normal_strata(variation: float) -> FloatArray:
+    """Middles of :data:`STRATA` equal shares of a log-normal law of mean 1 with that coefficient of variation."""
+    if variation <= 0:
+        return np.ones(1)
+    width = math.sqrt(math.log1p(variation**2))
+    middles = np.array([NormalDist().inv_cdf((index + 0.5) / STRATA) for index in range(STRATA)])
+    result: FloatArray = np.exp(width * middles - width**2 / 2)
+    return result
+
+
+@cache
+def log_normal_nodes(variation: float) -> tuple[FloatArray, FloatArray]:
+    """(values, weights) of a log-normal law of mean 1, exact for its moments: Gauss-Hermite with five points."""
+    if variation <= 0:
+        return np.ones(1), np.ones(1)
+    width = math.sqrt(math.log1p(variation**2))
+    points, weights = np.polynomial.hermite_e.hermegauss(5)
+    return np.exp(width * points - width**2 / 2), weights / weights.sum()
+
+
+def queue_wait(rate: FloatArray, service: Moments4, use: FloatArray) -> Delay:
+    """Wait in an M/G/1 queue: ``E[W^n] = rate / (1 - use) sum C(n, i) E[S^(i+1)] / (i + 1) E[W^(n-i)]`` (Takacs); the first
+    is Pollaczek and Khinchine's."""
+    _, second, third, fourth = service
+    factor = rate / (1 - use)
+    one = factor * second / 2
+    two = factor * (third / 3 + second * one)
+    three = factor * (fourth / 4 + third * one + 1.5 * second * two)
+    return Delay.of((one, two, three))
+
+
+def gated_cycle(pause_s: FloatArray, rate: FloatArray, service: Moments4) -> tuple[Delay, FloatArray]:
+    """The cycle that a request finds when it arrives, where a server pauses and then serves all that came in the cycle
+    before (gated vacations): (the cycle, length-biased; the mean of an average cycle).
+
+    The cumulants k_n of the cycle follow from ``C' = pause + sum of Poisson(rate C) services``: ``k1 = pause / (1 - u)``,
+    ``k2 = rate E[S^2] k1 / (1 - u^2)`` and so on with the load u = rate E[S]; a random arrival finds a cycle of length c
+    ``c / E[C]`` times as often.
+    """
+    first, second, third, fourth = (rate * moment for moment in service)
+    mean = pause_s / (1 - first)
+    k2 = second * mean / (1 - first**2)
+    k3 = (third * mean + 3 * first * second * k2) / (1 - first**3)
+    k4 = (fourth * mean + (4 * first * third + 3 * second**2) * k2 + 6 * first**2 * second * k3) / (1 - first**4)
+    square = mean * mean
+    found = mean + k2 / mean
+    found_2 = k3 / mean + 3 * k2 + square
+    found_3 = (k4 + 3 * k2 * k2) / mean + 4 * k3 + 6 * mean * k2 + square * mean
+    return Delay.of((found, found_2, found_3)), mean
+
+
+def place_wait(
+    rate: FloatArray, most_rate: FloatArray, taken: FloatArray, variance: FloatArray, places: FloatArray, variation: float
+) -> Delay:
+    """Wait for one of ``places``: the number of requests is normal below them and falls off exponentially above.
+
+    Joined at the limit (Halfin and Whitt), with the mean wait of Allen and Cunneen, ``(1 + c^2) / 2 / (most rate - rate)``,
+    for holding times of coefficient of variation c.
+    """
+    mean = (1 + variation**2) / 2 / np.maximum(most_rate - rate, 0.02 * most_rate)
+    distance = (places - taken) / np.sqrt(variance)
+    above = mean * rate * np.exp(-np.minimum(distance * distance, 100.0) / 2) / math.sqrt(2 * math.pi)
+    below = np.sqrt(variance) * normal_share(np.clip(distance, -8.0, 8.0))
+    waits = above / (above + below)
+    return Delay.of((waits * mean, 2 * waits * mean**2, 6 * waits * mean**3))
