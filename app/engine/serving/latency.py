@@ -128,10 +128,10 @@ def _own(reading: Reading, step_s: FloatArray, chunks: FloatArray) -> Delay:
 
 def _backlogged(use: FloatArray, chunks: Moments4) -> FloatArray:
     """0 where the prompts of one step fit into its budget, 1 where they queue for it, by the mean backlog of a busy reader
-    in steps, ``E[K^2] / (2 E[K] (1 - u))`` (Pollaczek-Khinchine): to a quarter of the budget it hardly ever binds, from
-    three quarters it mostly does."""
+    in steps, ``E[K^2] / (2 E[K] (1 - u))`` (Pollaczek-Khinchine): up to half a budget it hardly ever binds, from a whole
+    one it always does."""
     backlog = chunks[1] / (2 * chunks[0] * (1 - use))
-    result: FloatArray = np.clip(2 * backlog - 0.5, 0.0, 1.0)
+    result: FloatArray = np.clip(2 * backlog - 1, 0.0, 1.0)
     return result
 
 
@@ -201,12 +201,14 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     token = gated.towards(queue, backlogged) + own + moving
     own_step = (1 - backlogged) * (found_step + first + use * cycle.mean) + backlogged * (token.mean - found_step / 2)
 
-    response = (1 - use**gaps) / idle
+    power = use**gaps
+    response = (1 - power) / idle
+    settling = 1 - (2 * use * response - use**2 * (1 - power * power) / (1 - use * use)) / gaps
     lag = alone / (outputs * step)
     span = gaps * lag
     settled = (span + np.expm1(-span)) / span
     swings = (slope / idle) ** 2 * variance + (decoding.cache_slope_s / idle) ** 2 * _context_variation(job) * running
-    within = arrivals * gap / (gaps * idle**2)
+    within = arrivals * gap * settling / (gaps * idle**2)
     opening = (arrivals * own_step + use**2 * backlogged * token.variance) * (response / gaps) ** 2
     together = 2 * slope * rate * seconds[0] * step / (lag * gaps * idle**4)
     chunk = within + opening

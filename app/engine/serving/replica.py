@@ -88,8 +88,13 @@ def _splits(heads: int, layers: int, span: Span, per_server: int, max_gpus: int,
     return tuple(found)
 
 
-def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, percentile: float) -> Replica | Shortfall:
-    """Every layout of the span with its latency over requests in flight, or why there is none."""
+def evaluate(
+    job: ServingJob, platform: Platform, span: Span, max_gpus: int, percentile: float, *, at_random: bool = False
+) -> Replica | Shortfall:
+    """Every layout of the span with its latency over requests in flight, or why there is none.
+
+    at_random: a rate of requests is stated, which arrive as they please; else a number that is always in flight.
+    """
     gpu, shape = platform.gpu, job.shape
     if gpu.memory_gb is None or gpu.memory_bandwidth_gb_per_s is None or peak_flops(gpu, "bf16") is None:
         return shortfall("support", None, None, "", f"the catalogue lacks memory, bandwidth or 16-bit rate of {gpu.name}")
@@ -108,7 +113,7 @@ def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, per
     layout = ServingLayout(tp=np.array([[float(tp)] for tp, _ in pairs]), pp=np.array([[float(pp)] for _, pp in pairs]))
     pool = kv_pool_bytes(job, platform, layout)
     longest = cache_bytes_per_request(job, job.max_context_tokens, layout)
-    mean = cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, layout)
+    mean = cache_bytes_per_request(job, job.running_context_tokens, layout)
     fits = pool >= longest
     if not fits.any():
         index = int(np.argmin(weight_bytes_per_gpu(job, layout)))
@@ -120,7 +125,7 @@ def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, per
         return shortfall("memory", need, have, "GB per GPU", text)
     layout = ServingLayout(tp=layout.tp[fits[:, 0]], pp=layout.pp[fits[:, 0]])
     most = np.floor(np.maximum(pool / mean, 1.0))[fits[:, 0], 0]
-    steady = steady_state(job, platform, layout, IN_FLIGHT[np.newaxis, :], percentile)
+    steady = steady_state(job, platform, layout, IN_FLIGHT[np.newaxis, :], percentile, at_random=at_random, places=most[:, np.newaxis])
     return Replica(job=job, platform=platform, layout=layout, steady=steady, most_by_memory=most)
 
 

@@ -32,7 +32,7 @@ def size_serving(
     job = serving_job(demand, shape, precision)
     if demand.output_tokens <= 0:
         return size_embedding(demand, job, platform, span, max_gpus)
-    found = evaluate(job, platform, span, max_gpus, demand.percentile)
+    found = evaluate(job, platform, span, max_gpus, demand.percentile, at_random=demand.concurrent is None)
     if isinstance(found, Shortfall):
         return found
     steady = found.steady

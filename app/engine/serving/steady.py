@@ -147,8 +147,7 @@ def _reading(job: ServingJob, platform: Platform, layout: ServingLayout) -> tupl
     one, chunks = prompt_pass(job, platform, layout, np.append(tokens, [mean, together]) + 0.0 * layout.tp)
     held = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / layout.pp
     each, single, joint = held[..., :-2], held[..., -2:-1], held[..., -1:]
-    pairs = [(tokens_power, power) for tokens_power in range(5) for power in range(5 - tokens_power)]
-    mixed = {(i, j): np.sum(weights * tokens**i * each**j, axis=-1, keepdims=True) for i, j in pairs}
+    mixed = _mixed_moments(tokens, each, weights)
     further = np.minimum((joint - single) / max(together / mean - 1, 1e-9), single) if together > 1.5 * mean else single
     reading = Reading(
         mixed=mixed,
@@ -159,3 +158,16 @@ def _reading(job: ServingJob, platform: Platform, layout: ServingLayout) -> tupl
         before_s=float(constants.prompt_gap_s),
     )
     return reading, one.total_s[..., -2:-1] * chunks[..., -2:-1]
+
+
+def _mixed_moments(tokens: FloatArray, seconds: FloatArray, weights: FloatArray) -> dict[tuple[int, int], FloatArray]:
+    """``E[P^i b^j]`` for i + j up to 4 over the last axis, kept as an axis of one."""
+    found = {}
+    of_tokens = weights
+    for i in range(5):
+        both = of_tokens + 0.0 * seconds
+        for j in range(5 - i):
+            found[i, j] = both if len(weights) == 1 else both.sum(axis=-1, keepdims=True)
+            both = both * seconds
+        of_tokens = of_tokens * tokens
+    return found

@@ -116,7 +116,7 @@ def _work(
         "expert_bytes": touched * counts.routed_experts * job.bits / 8 / tp,
         "expert_flop": 2 * rows * chosen / tp,
         "expert_rows": rows * max(shape.top_k, 1) / reached,
-        "expert_side": np.full_like(rows, float(shape.moe_ffn or 1)),
+        "expert_side": float(shape.moe_ffn or 1),
         "head_bytes": head * job.end_bits / 8 / layout.attention_tp,
         "head_flop": 2 * head_rows * head / layout.attention_tp,
         "cache_bytes": sequences / groups * kv_cache_bytes(shape, context, KV_BYTES[job.kv_cache]) * (layout.pp / kv_shares(job, layout)),
@@ -125,8 +125,8 @@ def _work(
         "exchange_s": np.where(over_pcie, 0.0, exchange),
         "pcie_group_s": np.where(over_pcie, exchange, 0.0),
         "hop_s": hop_s(job, platform, layout, rows),
-        "layers": np.full_like(rows, float(shape.layers)),
-        "moe_layers": np.full_like(rows, float(shape.moe_layers)),
+        "layers": float(shape.layers),
+        "moe_layers": float(shape.moe_layers),
         "parallel_layers": np.where(tp > 1, float(shape.layers), 0.0) + 0.0 * rows,
         "sequences": sequences,
     }
@@ -162,12 +162,11 @@ def exchange_s(job: ServingJob, platform: Platform, layout: ServingLayout, rows:
     if not bool(np.any(width > 1)):
         return np.zeros(np.broadcast_shapes(np.shape(rows), width.shape))
     groups = layout.attention_dp
-    inner = layout.attention_tp
-    size = rows / groups * shape.hidden * 2
-    attention = np.where(inner > 1, all_reduce_s(size, np.maximum(inner, 2), platform), 0.0)
     whole = np.where(width > 1, all_reduce_s(rows * shape.hidden * 2, np.maximum(width, 2), platform), 0.0)
     if not bool(np.any(groups > 1)):
-        return np.asarray(shape.layers * (attention + whole))
+        return np.asarray(shape.layers * 2 * whole)
+    inner = layout.attention_tp
+    attention = np.where(inner > 1, all_reduce_s(rows / groups * shape.hidden * 2, np.maximum(inner, 2), platform), 0.0)
     local = np.minimum(width, platform.gpus_per_server)
     wide = np.maximum(width, 2)
     routed = rows / width * max(shape.top_k, 1) * shape.hidden * 3
