@@ -25,8 +25,6 @@ from app.engine.serving.queueing import (
     queue_wait,
 )
 
-CLOSED_ROUNDS = 3
-"""Rounds in which the requests that wait are taken off those that run; a fourth moves no percentile by 1%."""
 MOST_USE = 0.97
 """Load up to which the formulas of an open queue are used; beyond, waiting is only bounded from below."""
 
@@ -241,18 +239,36 @@ def closed_latency(job: ServingJob, decoding: Decoding, reading: Reading) -> Lat
     mean_gaps, gaps = _gaps(job)
     first = reading.seconds[0]
     others = (users - 1) / users
-    running = users
-    for _ in range(CLOSED_ROUNDS):
-        token, step, asking, seconds = _closed_first(decoding, reading, running, mean_gaps)
-        between = step + asking * others * seconds[0]
-        rate = users / (token.mean + mean_gaps * between)
-        running = np.clip(0.5 * (running + rate * mean_gaps * between), users / 10, users)
+    running = _closed_running(decoding, reading, mean_gaps)
+    token, step, asking, seconds = _closed_first(decoding, reading, running, mean_gaps)
+    between = step + asking * others * seconds[0]
+    rate = users / (token.mean + mean_gaps * between)
     run = gaps / (mean_gaps + 1)
     irregular = job.output_cv**2 + (1 - job.output_cv**2) * np.exp(-run)
     varied = asking * others * (seconds[1] - seconds[0] ** 2 + irregular * seconds[0] ** 2) / gaps
     contexts = decoding.cache_slope_s**2 * _context_variation(job) * running
     spread = Delay(between + 0.0 * gaps, varied + contexts, asking * others * seconds[2] / gaps**2)
     return Latency(first=token, between=spread, requests_per_s=rate, running=running, reading=rate * first)
+
+
+def _closed_running(decoding: Decoding, reading: Reading, mean_gaps: float) -> FloatArray:
+    """Requests that decode while the rest of N waits for a first token, by Little's law with the mean wait: two cycles, the
+    own prompt and the queue for the budget. Two rounds from all N; never more than the reader feeds, ``n K / k`` of whose
+    steps are full."""
+    users = decoding.running
+    first = reading.mixed[0, 1]
+    chunks, squares, *_ = reading.chunk_moments(np.asarray(reading.budget))
+    most = MOST_USE * mean_gaps / chunks
+    full = decoding.step_s + first / chunks
+    running = users
+    for _ in range(2):
+        asking = np.minimum(running, most) / mean_gaps
+        cycle = decoding.at(running) + asking * first
+        queue = asking * squares / (2 * (1 - np.minimum(asking * chunks, MOST_USE))) * full
+        decoded = mean_gaps * cycle
+        running = users * decoded / (cycle * (1 + np.maximum(chunks, 1.0)) + first + queue + decoded)
+    result: FloatArray = np.minimum(running, most)
+    return result
 
 
 def _closed_first(

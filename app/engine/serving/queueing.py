@@ -78,6 +78,8 @@ def _stretched(normal: float, shape: FloatArray, width: FloatArray) -> FloatArra
 
 def mixed_quantile(each: Delay, percentile: float) -> FloatArray:
     """Quantile of a law that is ``each`` entry of the first axis in equal shares, by Newton's method on its distribution."""
+    if np.shape(each.variance)[0] == 1:
+        return np.asarray(each.quantile(percentile)[0])
     deviation, shape, width = _log_normal(each)
     wanted, share = normal_quantile(percentile), percentile / 100
     found: FloatArray = np.mean(each.mean + deviation * _stretched(wanted, shape, width), axis=0)

@@ -180,8 +180,10 @@ def exchange_s(job: ServingJob, platform: Platform, layout: ServingLayout, rows:
 def all_reduce_s(size: FloatArray, ranks: FloatArray, platform: Platform) -> FloatArray:
     """One all-reduce over ranks that fill servers one after the other, by the fastest kernel an engine has."""
     local = np.minimum(ranks, platform.gpus_per_server)
-    library = collective_time_s("all_reduce", size, ranks, local, platform)
     inside = ranks <= platform.gpus_per_server
+    if bool(np.all(inside)):
+        return engine_all_reduce_time_s(size, local, platform)
+    library = collective_time_s("all_reduce", size, ranks, local, platform)
     if not bool(np.any(inside)):
         return library
     return np.where(inside, np.minimum(library, engine_all_reduce_time_s(size, local, platform)), library)
