@@ -52,8 +52,7 @@ def sized_answer(
         assert demand.requests_per_s is not None
         share = _in_flight_at(demand.requests_per_s.mid / replicas, found, index)
     places = found.most_by_memory[index : index + 1, np.newaxis]
-    at_random = demand.concurrent is None
-    exact = steady_state(job, platform, layout, np.array([[share]]), demand.percentile, at_random=at_random, places=places)
+    exact = steady_state(job, platform, layout, np.array([[share]]), demand.percentile, at_random=found.at_random, places=places)
     rate = float(exact.requests_per_s[0, 0]) * replicas
     if demand.requests_per_s is not None:
         rate = min(rate, demand.requests_per_s.mid)

@@ -41,6 +41,8 @@ class Replica:
     steady: Steady
     most_by_memory: NDArray[np.float64]
     """Requests whose caches fit, per layout; 0 where the model or one longest request does not fit."""
+    at_random: bool = False
+    """Requests arrive as they please; else a number of them is always in flight."""
 
 
 def resolved_precision(precision: PrecisionDemand, shape: ModelShape) -> tuple[str, str]:
@@ -91,10 +93,7 @@ def _splits(heads: int, layers: int, span: Span, per_server: int, max_gpus: int,
 def evaluate(
     job: ServingJob, platform: Platform, span: Span, max_gpus: int, percentile: float, *, at_random: bool = False
 ) -> Replica | Shortfall:
-    """Every layout of the span with its latency over requests in flight, or why there is none.
-
-    at_random: a rate of requests is stated, which arrive as they please; else a number that is always in flight.
-    """
+    """Every layout of the span with its latency over requests in flight, or why there is none."""
     gpu, shape = platform.gpu, job.shape
     if gpu.memory_gb is None or gpu.memory_bandwidth_gb_per_s is None or peak_flops(gpu, "bf16") is None:
         return shortfall("support", None, None, "", f"the catalogue lacks memory, bandwidth or 16-bit rate of {gpu.name}")
@@ -125,8 +124,9 @@ def evaluate(
         return shortfall("memory", need, have, "GB per GPU", text)
     layout = ServingLayout(tp=layout.tp[fits[:, 0]], pp=layout.pp[fits[:, 0]])
     most = np.floor(np.maximum(pool / mean, 1.0))[fits[:, 0], 0]
-    steady = steady_state(job, platform, layout, IN_FLIGHT[np.newaxis, :], percentile, at_random=at_random, places=most[:, np.newaxis])
-    return Replica(job=job, platform=platform, layout=layout, steady=steady, most_by_memory=most)
+    flight, places = IN_FLIGHT[np.newaxis, :], most[:, np.newaxis]
+    steady = steady_state(job, platform, layout, flight, percentile, at_random=at_random, places=places)
+    return Replica(job=job, platform=platform, layout=layout, steady=steady, most_by_memory=most, at_random=at_random)
 
 
 def shortfall(constraint: str, needed: float | None, available: float | None, unit: str, message: str) -> Shortfall:
