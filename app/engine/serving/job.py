@@ -30,9 +30,10 @@ class ServingJob:
     input_tokens: float = 1000.0
     output_tokens: float = 300.0
     input_cv: float = 0.0
-    """Standard deviation of the lengths of prompts against their mean: 0 = all alike."""
+    """Standard deviation of the lengths of prompts (log-normal) against their mean: 0 = all alike."""
     output_cv: float = 0.0
-    """The same for answers: 1 = exponential."""
+    """The same for answers (gamma): 1 = exponential. Production traffic: prompts log-normal with a Pareto tail, answers
+    exponential ("ServeGen", arXiv 2505.09999)."""
     shared_prefix_tokens: float = 0.0
     prefix_reuse: float = 0.0
     max_context_tokens: float = 4096.0

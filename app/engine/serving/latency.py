@@ -17,14 +17,17 @@ from app.engine.serving.job import FloatArray, ServingJob
 from app.engine.serving.queueing import (
     TINY,
     Delay,
+    Mixture,
     Moments4,
     gated_cycle,
-    log_normal_strata,
-    normal_share,
+    gamma_overlap,
+    gamma_strata,
     place_wait,
     queue_wait,
 )
 
+MOST_CALM = 0.95
+"""Share of the largest chance of no delay at all that its mean and variance allow (Cauchy-Schwarz)."""
 MOST_USE = 0.97
 """Load up to which the formulas of an open queue are used; beyond, waiting is only bounded from below."""
 
@@ -97,7 +100,7 @@ class Latency:
     reading: share of the time spent on prompts."""
 
     first: Delay
-    between: Delay
+    between: Mixture
     requests_per_s: FloatArray
     running: FloatArray
     reading: FloatArray
@@ -106,7 +109,7 @@ class Latency:
 def _gaps(job: ServingJob) -> tuple[float, FloatArray]:
     """(times between tokens of a mean answer, of each share of the answers on a new first axis)."""
     mean = max(job.output_tokens, 2.0)
-    each = np.maximum(mean * log_normal_strata(job.output_cv), 2.0) - 1
+    each = np.maximum(mean * gamma_strata(job.output_cv), 2.0) - 1
     return mean - 1, each[:, np.newaxis, np.newaxis]
 
 
@@ -165,10 +168,8 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     idle = 1 - use
 
     alone = np.maximum(step - slope * running, step / 20)
-    apart = np.sqrt(np.log1p(job.output_cv**2) / 2)
-    overlap = 2 * float(normal_share(np.asarray(-apart)))
     cluster = (1 + use**2 * (second / first**2 - 1)) / idle**2
-    variance = running * step / alone * (1 + overlap * (cluster - 1))
+    variance = running * step / alone * (1 + gamma_overlap(job.output_cv) * (cluster - 1))
     variance = 1 / (1 / variance + 1 / np.maximum(running * (places - running), TINY))
     gap = (step + slope * variance / running) / idle
 
@@ -210,12 +211,15 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     opening = (arrivals * own_step + use**2 * backlogged * token.variance) * (response / gaps) ** 2
     together = 2 * slope * rate * seconds[0] * step / (lag * gaps * idle**4)
     chunk = within + opening
-    mean = gap + (own_step - gap) * use * response / gaps
-    between = Delay(
-        mean,
-        chunk + settled * (2 * swings / span + together),
-        rate * seconds[2] * step / (gaps**2 * idle**4) + 3 * chunk**2 / mean,
-    )
+    undisturbed = Delay(gap * idle, settled * 2 * swings / span, np.zeros(()))
+    most = first / chunks[0]
+    calm = np.exp(-rate * (own_step + gaps * undisturbed.mean))
+    mean = np.minimum(gap - undisturbed.mean + (own_step - gap) * use * response / gaps, MOST_USE * most * (1 - calm))
+    spread = 1 / (1 / (chunk + settled * together) + 1 / (mean * (most - mean)))
+    third = rate * seconds[2] * step / (gaps**2 * idle**4) + 3 * spread**2 / (undisturbed.mean + mean)
+    read = Delay(mean, spread, np.minimum(third, spread * np.maximum(most - 2 * mean, 0.0)))
+    calm = np.minimum(calm, MOST_CALM * spread / (spread + mean**2))
+    between = Mixture(calm, undisturbed, undisturbed + read.given(1 - calm), undisturbed.mean + most)
     taken = mean_gaps * gap + (own_step - gap) * use * (1 - use**mean_gaps) / idle
     decoded = rate * taken
     full = places * first * reading.packed(places / mean_gaps) + mean_gaps * decoding.at(places)
@@ -247,8 +251,10 @@ def closed_latency(job: ServingJob, decoding: Decoding, reading: Reading) -> Lat
     irregular = job.output_cv**2 + (1 - job.output_cv**2) * np.exp(-run)
     varied = asking * others * (seconds[1] - seconds[0] ** 2 + irregular * seconds[0] ** 2) / gaps
     contexts = decoding.cache_slope_s**2 * _context_variation(job) * running
+    most = first / reading.chunk_moments(np.asarray(reading.budget))[0]
     spread = Delay(between + 0.0 * gaps, varied + contexts, asking * others * seconds[2] / gaps**2)
-    return Latency(first=token, between=spread, requests_per_s=rate, running=running, reading=rate * first)
+    between_tokens = Mixture(0.0 * gaps, spread, spread, step + most)
+    return Latency(first=token, between=between_tokens, requests_per_s=rate, running=running, reading=rate * first)
 
 
 def _closed_running(decoding: Decoding, reading: Reading, mean_gaps: float) -> FloatArray:

@@ -11,7 +11,7 @@ from app.engine.serving.constants import Number, pass_constants
 from app.engine.serving.job import FloatArray, ServingJob, ServingLayout
 from app.engine.serving.latency import Decoding, Reading, closed_latency, open_latency
 from app.engine.serving.memory import prefill_chunk
-from app.engine.serving.queueing import log_normal_nodes, mixed_quantile
+from app.engine.serving.queueing import log_normal_nodes
 from app.engine.serving.step import PassTime, decode_step, prompt_pass
 
 NO_LIMIT = 65_536.0
@@ -52,7 +52,8 @@ def closed_turn(
     ``(min(N, (N + packed) / 2) - 1) b``; the two limits join harmonically.
     Requests of one length that start together stay in step: a share of them, ``burst_share N^-burst_decay``, waits for
     a burst.
-    What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
+    What is left of the turn after the first token is shared by the other L - 1 (Little's law), which take a step each at
+    the least, so that a turn is never shorter than that.
     """
     turn = in_flight * busy_s + outputs * step_s + prompt_gap_s
     share = np.minimum(in_flight * busy_s / turn, 0.995)
@@ -63,8 +64,9 @@ def closed_turn(
     spread = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
     wait = spread + burst_share * np.maximum(in_flight, 1.0) ** -burst_decay * np.maximum(most - spread, 0.0)
     first = prompt_gap_s + prompt_s + step_s + wait
-    after = (turn - first) / np.maximum(np.asarray(outputs) - 1, 1.0)
-    return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=np.maximum(after, step_s), prompt_share=share)
+    gaps = np.maximum(np.asarray(outputs) - 1, 1.0)
+    turn = np.maximum(turn, first + gaps * step_s)
+    return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=(turn - first) / gaps, prompt_share=share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ def steady_state(
     else:
         found = closed_latency(job, decoding, reading)
     shape = step.total_s.shape
-    values = (in_flight, found.first.quantile(percentile), mixed_quantile(found.between, percentile), found.requests_per_s, found.reading)
+    values = (in_flight, found.first.quantile(percentile), found.between.quantile(percentile), found.requests_per_s, found.reading)
     flight, ttft, tpot, rate, share = (np.broadcast_to(value, shape) for value in values)
     return Steady(
         in_flight=flight,

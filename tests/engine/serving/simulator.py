@@ -97,26 +97,23 @@ class _Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Prompts and answers: means in tokens and coefficients of variation. 0: all alike; 1 or more answers are exponential
-    where ``exponential`` is set, else log-normal."""
+    """Prompts (log-normal) and answers (gamma; exponential at 1): means in tokens and coefficients of variation, 0 = alike."""
 
     prompt: float
     answer: float
     prompt_cv: float = 0.0
     answer_cv: float = 0.0
-    exponential: bool = False
 
     def drawn(self, generator: random.Random) -> tuple[int, int]:
         """Tokens of one prompt and of one answer (at least 2, so that there is a time between tokens)."""
-        answer = generator.expovariate(1 / self.answer) + 0.5 if self.exponential else _log_normal(generator, self.answer, self.answer_cv)
-        return max(round(_log_normal(generator, self.prompt, self.prompt_cv)), 1), max(round(answer), 2)
-
-
-def _log_normal(generator: random.Random, mean: float, cv: float) -> float:
-    if cv == 0:
-        return mean
-    sigma = sqrt(log(1 + cv * cv))
-    return mean * exp(generator.gauss(-sigma * sigma / 2, sigma))
+        prompt, answer = self.prompt, self.answer
+        if self.prompt_cv > 0:
+            sigma = sqrt(log(1 + self.prompt_cv**2))
+            prompt *= exp(generator.gauss(-sigma * sigma / 2, sigma))
+        if self.answer_cv > 0:
+            shape = 1 / self.answer_cv**2
+            answer = generator.gammavariate(shape, answer / shape)
+        return max(round(prompt), 1), max(round(answer), 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

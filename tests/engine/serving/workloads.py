@@ -54,7 +54,6 @@ def random_workload(seed: int) -> Workload:
         answer=round(2 ** generator.uniform(6, 10)),
         prompt_cv=generator.choice((0.0, 0.5, 1.0)),
         answer_cv=spread,
-        exponential=spread == 1.0 and generator.random() < 0.5,
     )
     served = job(
         name,
