@@ -213,8 +213,11 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     chunk = within + opening
     undisturbed = Delay(gap * idle, settled * 2 * swings / span, np.zeros(()))
     most = first / chunks[0]
-    calm = np.exp(-rate * (own_step + gaps * undisturbed.mean))
-    mean = np.minimum(gap - undisturbed.mean + (own_step - gap) * use * response / gaps, MOST_USE * most * (1 - calm))
+    wide = (1 - backlogged) * (own.variance + arrivals * cycle.mean) + backlogged * token.variance
+    clumped = np.maximum(rate * wide / own_step, TINY)
+    calm = np.exp(-rate * (own_step * np.log1p(clumped) / clumped + gaps * undisturbed.mean))
+    whole = (gap - undisturbed.mean + (own_step - gap) * use * response / gaps) / (1 - calm)
+    mean = whole * -np.expm1(-most / whole) * (1 - calm)
     spread = 1 / (1 / (chunk + settled * together) + 1 / (mean * (most - mean)))
     third = rate * seconds[2] * step / (gaps**2 * idle**4) + 3 * spread**2 / (undisturbed.mean + mean)
     read = Delay(mean, spread, np.minimum(third, spread * np.maximum(most - 2 * mean, 0.0)))
