@@ -301,10 +301,8 @@ def _closed_first(
     before = np.maximum(cycle, reading.before_s + cycle / 2)
     gated = Delay(came * seconds[0], 2 * came * seconds[1], 2 * came * seconds[2])
     use = np.minimum(came * chunks[0], MOST_USE)
-    chunk = reading.seconds[0] / np.maximum(chunks[0], 1.0)
-    last = found_step + chunk
-    wait = queue_wait(came, chunks, use).scaled(found_step + reading.seconds[0] / chunks[0])
-    filled = -np.expm1(-came * (1 + wait.mean / last)) / 2
-    queue = wait + Delay(filled * last, last**2 / 12 + use * (1 - use) * chunk**2, np.zeros(()))
-    token = own + gated.towards(queue, _backlogged(use, chunks)) + Delay(before, np.zeros(()), np.zeros(()))
+    queue = queue_wait(came, chunks, use)
+    beyond = 1 - (1 - use) / np.maximum(chunks[1] / chunks[0], 1.0)
+    left = queue.given(1 / beyond).scaled(found_step + reading.seconds[0] / chunks[0])
+    token = own + gated + left + Delay(before, np.zeros(()), np.zeros(()))
     return token, step, asking, seconds
