@@ -106,9 +106,7 @@ def _in_flight_at(rate: float, found: Replica, index: int) -> float:
 
 def memory_parts(job: ServingJob, layout: ServingLayout, share: float, platform: Platform) -> dict[str, Range]:
     """Per GPU: weights, the caches in use at the asked load, peak activations and the runtime."""
-    cache = cache_bytes_per_request(job, job.running_context_tokens, layout) * max(share, 1.0) + cache_bytes_per_prefix(
-        job, layout
-    )
+    cache = cache_bytes_per_request(job, job.running_context_tokens, layout) * max(share, 1.0) + cache_bytes_per_prefix(job, layout)
     parts = {
         "weights": weight_bytes_per_gpu(job, layout),
         "kv_cache": cache,

@@ -188,9 +188,9 @@ def queue_wait(rate: FloatArray, service: Moments4, use: FloatArray) -> Delay:
     return Delay.of((one, two, three))
 
 
-def gated_cycle(pause_s: FloatArray, rate: FloatArray, service: Moments4) -> tuple[Delay, FloatArray]:
+def gated_cycle(pause_s: FloatArray, rate: FloatArray, service: Moments4) -> Delay:
     """The cycle that a request finds when it arrives, where a server pauses and then serves all that came in the cycle
-    before (gated vacations): (the cycle, length-biased; the mean of an average cycle).
+    before (gated vacations).
 
     The cumulants k_n of the cycle follow from ``C' = pause + sum of Poisson(rate C) services``: ``k1 = pause / (1 - u)``,
     ``k2 = rate E[S^2] k1 / (1 - u^2)`` and so on with the load u = rate E[S]; a random arrival finds a cycle of length c
@@ -205,7 +205,7 @@ def gated_cycle(pause_s: FloatArray, rate: FloatArray, service: Moments4) -> tup
     found = mean + k2 / mean
     found_2 = k3 / mean + 3 * k2 + square
     found_3 = (k4 + 3 * k2 * k2) / mean + 4 * k3 + 6 * mean * k2 + square * mean
-    return Delay.of((found, found_2, found_3)), mean
+    return Delay.of((found, found_2, found_3))
 
 
 def place_wait(

@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from app.engine.platform import Platform
+from app.engine.serving.closed_loop import closed_latency
 from app.engine.serving.constants import Number, pass_constants
 from app.engine.serving.job import FloatArray, ServingJob, ServingLayout
-from app.engine.serving.latency import Decoding, Reading, closed_latency, open_latency
+from app.engine.serving.latency import Decoding, Reading
 from app.engine.serving.memory import prefill_chunk
+from app.engine.serving.open_loop import open_latency
 from app.engine.serving.queueing import log_normal_nodes
 from app.engine.serving.step import PassTime, decode_step, prompt_pass
 
@@ -98,15 +100,13 @@ def steady_state(
     """Latency at a percentile of the requests, and rate, for numbers of requests in flight.
 
     In a closed loop N requests are always in flight; ``at_random`` they arrive as they please (Poisson) and N of them are
-    decoded together in the mean step, of at most ``places``. The laws are those of :mod:`app.engine.serving.latency`.
+    decoded together in the mean step, of at most ``places``. The laws stand in :mod:`app.engine.serving.latency`.
     Pipeline stages hold different batches: with p stages each step carries N/p sequences and p of them overlap.
     """
     decoding, step = _decoding(job, platform, layout, in_flight)
     reading, prompt = _reading(job, platform, layout)
-    if at_random:
-        found = open_latency(job, decoding, reading, np.asarray(places, dtype=float))
-    else:
-        found = closed_latency(job, decoding, reading)
+    most = np.asarray(places, dtype=float)
+    found = open_latency(job, decoding, reading, most) if at_random else closed_latency(job, decoding, reading)
     shape = step.total_s.shape
     values = (in_flight, found.first.quantile(percentile), found.between.quantile(percentile), found.requests_per_s, found.reading)
     flight, ttft, tpot, rate, share = (np.broadcast_to(value, shape) for value in values)
@@ -131,7 +131,9 @@ def _decoding(job: ServingJob, platform: Platform, layout: ServingLayout, in_fli
     apart = np.maximum(np.diff(tried, axis=-1), 1e-9)
     slope, cache = (np.maximum(np.diff(part, axis=-1) / apart, 0.0) for part in (whole.total_s, whole.attention_s))
     if columns > 1:
-        slope, cache = (np.concatenate([part[..., :1], (part[..., :-1] + part[..., 1:]) / 2, part[..., -1:]], axis=-1) for part in (slope, cache))
+        slope, cache = (
+            np.concatenate([part[..., :1], (part[..., :-1] + part[..., 1:]) / 2, part[..., -1:]], axis=-1) for part in (slope, cache)
+        )
     step = PassTime(**{field.name: getattr(whole, field.name)[..., :columns] for field in fields(PassTime)})
     # Where less than one request runs in the mean, steps still carry one or more: the tangent through one.
     seconds = step.total_s - slope * np.maximum(1.0 - asked, 0.0)
