@@ -67,8 +67,11 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     mean_gaps, _ = answer_gaps(job)
     opening = (start.behind_s - flow.gap_s) * flow.use * (1 - flow.use**mean_gaps) / flow.idle
     decoded, waiting = flow.rate * (mean_gaps * flow.gap_s + opening), flow.rate * start.token.mean
-    full = places * reading.seconds[0] * reading.packed(places / mean_gaps) + mean_gaps * decoding.at(places)
-    place = place_wait(flow.rate, places / full, decoded + waiting, flow.variance + waiting, places, job.output_cv)
+    held = mean_gaps * decoding.at(places)
+    full = places * reading.seconds[0] * reading.packed(places / mean_gaps) + held
+    # Of the time a place is taken, the steps vary with the answers and the rest with all the prompts.
+    varied = (held / full * job.output_cv) ** 2 + (1 - held / full) ** 2 * (flow.seconds[1] / flow.seconds[0] ** 2 - 1)
+    place = place_wait(flow.rate, places / full, decoded + waiting, flow.variance + waiting, places, varied)
     before = Delay(np.asarray(reading.before_s), NONE, NONE)
     between = _between(job, decoding, flow, start)
     return Latency(first=start.token + place + before, between=between, requests_per_s=flow.rate, reading=flow.use)

@@ -209,14 +209,14 @@ def gated_cycle(pause_s: FloatArray, rate: FloatArray, service: Moments4) -> Del
 
 
 def place_wait(
-    rate: FloatArray, most_rate: FloatArray, taken: FloatArray, variance: FloatArray, places: FloatArray, variation: float
+    rate: FloatArray, most_rate: FloatArray, taken: FloatArray, variance: FloatArray, places: FloatArray, varied: FloatArray
 ) -> Delay:
     """Wait for one of ``places``: the number of requests is normal below them and falls off exponentially above.
 
     Joined at the limit (Halfin and Whitt), with the mean wait of Allen and Cunneen, ``(1 + c^2) / 2 / (most rate - rate)``,
-    for holding times of coefficient of variation c.
+    for holding times of squared coefficient of variation c^2 (``varied``).
     """
-    mean = (1 + variation**2) / 2 / np.maximum(most_rate - rate, 0.02 * most_rate)
+    mean = (1 + varied) / 2 / np.maximum(most_rate - rate, 0.02 * most_rate)
     distance = (places - taken) / np.sqrt(variance)
     above = mean * rate * np.exp(-np.minimum(distance * distance, 100.0) / 2) / math.sqrt(2 * math.pi)
     below = np.sqrt(variance) * normal_share(np.clip(distance, -8.0, 8.0))
