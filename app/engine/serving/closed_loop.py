@@ -1,6 +1,6 @@
 """Latency where a number of requests is always in flight: who is answered asks again.
 
-Sources: Little's law; the discrete queue M/G/1 (Takagi, "Queueing Analysis" vol. 3, 1993); Cox, "Renewal Theory" (1962).
+Sources: Little's law; the discrete queue M/G/1 (Takagi, "Queueing Analysis" vol. 3, 1993).
 """
 
 from __future__ import annotations
@@ -8,33 +8,28 @@ from __future__ import annotations
 import numpy as np
 
 from app.engine.serving.job import FloatArray, ServingJob
-from app.engine.serving.latency import MOST_USE, Decoding, Latency, Reading, answer_gaps, context_variation, own_reading
-from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, queue_wait
+from app.engine.serving.latency import MOST_USE, Decoding, Latency, Reading, answer_gaps, context_variation, crowded_gaps, own_reading
+from app.engine.serving.queueing import TINY, Delay, Moments4, Shares, queue_wait
 
 
 def closed_latency(job: ServingJob, decoding: Decoding, reading: Reading) -> Latency:
     """``decoding.running`` = N requests are in flight, n of them past their first token; k = L - 1 steps follow it.
 
-    Between tokens ``S + x b`` for the ``x = n / k`` of n that end, and are followed by a prompt of b seconds, with each
-    step. In the k steps of a request the prompts of others are as irregular as their answers: Poisson in a time short
-    against an answer, ``c^2`` of that in a long one (Cox); between, by the share ``e^-(k / L)`` of answers that outlast it.
+    Between tokens ``S + x b`` for the ``x = n / k`` of n that end with each step and are followed by a prompt of b seconds.
     The rate follows from Little's law, ``N = rate (first + k between)``.
     """
     users = decoding.running
-    mean_gaps, gaps = answer_gaps(job)
+    mean_gaps, _ = answer_gaps(job)
     running = _running(decoding, reading, mean_gaps)
     asking = running / mean_gaps * (users - 1) / users
     step = decoding.at(1 + running * (users - 1) / users)
     seconds = reading.packed_seconds(running / mean_gaps)
     token = _first_token(decoding, reading, running, asking, step, seconds)
-    mean = step + asking * seconds[0]
-    rate = users / (token.mean + mean_gaps * mean)
-    irregular = job.output_cv**2 + (1 - job.output_cv**2) * np.exp(-gaps / (mean_gaps + 1))
-    prompts = asking * (seconds[1] - seconds[0] ** 2 + irregular * seconds[0] ** 2) / gaps
+    rate = users / (token.mean + mean_gaps * (step + asking * seconds[0]))
     contexts = decoding.cache_slope_s**2 * context_variation(job) * running
-    each = Delay(mean + 0.0 * gaps, prompts + contexts, asking * seconds[2] / gaps**2)
+    each = crowded_gaps(job, step, asking, seconds) + Delay(np.zeros(()), contexts, np.zeros(()))
     most = step + reading.seconds[0] / reading.chunk_moments(np.asarray(reading.budget))[0]
-    return Latency(first=token, between=Mixture(0.0 * gaps, each, each, most), requests_per_s=rate, reading=rate * seconds[0])
+    return Latency(first=token, between=Shares(each, most), requests_per_s=rate, reading=rate * seconds[0])
 
 
 def _running(decoding: Decoding, reading: Reading, mean_gaps: float) -> FloatArray:

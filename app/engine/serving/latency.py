@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.engine.serving.job import FloatArray, ServingJob
-from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, gamma_strata
+from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, Shares, gamma_strata
 
 MOST_USE = 0.97
 """Load up to which the formulas of a queue are used; beyond, waiting is only bounded from below."""
@@ -102,7 +102,7 @@ class Latency:
     by the length of their answers on the first axis; requests_per_s; reading: share of the time spent on prompts."""
 
     first: Delay
-    between: Mixture
+    between: Shares | Mixture
     requests_per_s: FloatArray
     reading: FloatArray
 
@@ -126,3 +126,16 @@ def own_reading(reading: Reading, step_s: FloatArray, chunks: FloatArray) -> Del
     seconds = Delay.of(reading.seconds).scaled(reading.alone)
     wider = 1 + np.maximum(chunks - 1, 0.0) * step_s / np.maximum(seconds.mean, TINY)
     return Delay(np.maximum(chunks, 1.0) * step_s + seconds.mean, seconds.variance * wider**2, seconds.third * wider**3)
+
+
+def crowded_gaps(job: ServingJob, step_s: FloatArray, asking: FloatArray, seconds: Moments4) -> Delay:
+    """Mean time between the tokens of a request where ``asking`` = x answers end with each step and are followed by a prompt
+    at once: ``S + x b``, by shares of the answers.
+
+    In the k steps of a request the prompts of others are as irregular as their answers: Poisson in a time short against an
+    answer, ``c^2`` of that in a long one (Cox, "Renewal Theory", 1962); between, by the share ``e^-(k / L)`` that lasts.
+    """
+    mean_gaps, gaps = answer_gaps(job)
+    irregular = job.output_cv**2 + (1 - job.output_cv**2) * np.exp(-gaps / (mean_gaps + 1))
+    variance = asking * (seconds[1] - seconds[0] ** 2 + irregular * seconds[0] ** 2) / gaps
+    return Delay(step_s + asking * seconds[0] + 0.0 * gaps, variance, asking * seconds[2] / gaps**2)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.engine.serving.job import FloatArray, ServingJob
-from app.engine.serving.latency import MOST_USE, Decoding, Latency, Reading, answer_gaps, context_variation, own_reading
-from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, gamma_overlap, gated_cycle, place_wait, queue_wait
+from app.engine.serving.latency import MOST_USE, Decoding, Latency, Reading, answer_gaps, context_variation, crowded_gaps, own_reading
+from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, Shares, gamma_overlap, gated_cycle, place_wait, queue_wait
 
 MOST_CALM = 0.95
 """Share of the largest chance of no delay at all that its mean and variance allow (Cauchy-Schwarz)."""
@@ -73,7 +73,8 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     varied = (held / full * job.output_cv) ** 2 + (1 - held / full) ** 2 * (flow.seconds[1] / flow.seconds[0] ** 2 - 1)
     place = place_wait(flow.rate, places / full, decoded + waiting, flow.variance + waiting, places, varied)
     before = Delay(np.asarray(reading.before_s), NONE, NONE)
-    between = _between(job, decoding, flow, start)
+    fullest = crowded_gaps(job, decoding.at(places), places / mean_gaps, reading.packed_seconds(places / mean_gaps))
+    between = _between(job, decoding, flow, start, fullest)
     return Latency(first=start.token + place + before, between=between, requests_per_s=flow.rate, reading=flow.use)
 
 
@@ -168,7 +169,7 @@ def _backlogged(use: FloatArray, chunks: Moments4) -> FloatArray:
     return result
 
 
-def _between(job: ServingJob, decoding: Decoding, flow: _Flow, start: _Start) -> Mixture:
+def _between(job: ServingJob, decoding: Decoding, flow: _Flow, start: _Start, fullest: Delay) -> Mixture:
     """The k steps of a request with the prompts that come in them are a delay cycle: ``k S / (1 - u)`` with variance
     ``k S rate E[b^2] / (1 - u)^3`` (less at the end: what comes in the last step is not read before it), and those who
     came while it waited are read first. n forgets its past within ``L S / a`` steps, so that a request averages over
@@ -176,7 +177,8 @@ def _between(job: ServingJob, decoding: Decoding, flow: _Flow, start: _Start) ->
 
     No step reads more than its budget, so the mean time between tokens lies between S and a full step, which bounds its
     variance (Bhatia and Davis) and the reading left behind (as of an exponential amount). With no prompt coming in all that
-    time, nothing but n moves it; the chance is that of a Poisson number in a gamma time.
+    time, nothing but n moves it; the chance is that of a Poisson number in a gamma time. With every place taken, prompts
+    come only as answers end, which is worse than any lower load and far more even.
     """
     rate, use, idle, slope = flow.rate, flow.use, flow.idle, decoding.slope_s
     mean_gaps, gaps = answer_gaps(job)
@@ -202,4 +204,4 @@ def _between(job: ServingJob, decoding: Decoding, flow: _Flow, start: _Start) ->
     third = rate * flow.seconds[2] * decoding.step_s / (gaps**2 * idle**4) + 3 * variance**2 / (calm.mean + mean)
     read = Delay(mean, variance, np.minimum(third, variance * np.maximum(most - 2 * mean, 0.0)))
     chance = np.minimum(chance, MOST_CALM * variance / (variance + mean**2))
-    return Mixture(chance, calm, calm + read.given(1 - chance), calm.mean + most)
+    return Mixture(chance, calm, calm + read.given(1 - chance), calm.mean + most, Shares(fullest, fullest.mean[0] + most))

@@ -63,34 +63,55 @@ class Delay:
 
     def quantile(self, percentile: float) -> FloatArray:
         """Of the shifted log-normal law with these three moments, which is the normal law without skew."""
-        return self._at(np.asarray(normal_quantile(percentile)))
+        return self.at_normal(np.asarray(normal_quantile(percentile)))
 
-    def _at(self, normal: FloatArray) -> FloatArray:
+    def at_normal(self, normal: FloatArray) -> FloatArray:
+        """Quantile at the level of a quantile of the standard normal law."""
         deviation, shape, width = _log_normal(self)
         result: FloatArray = self.mean + deviation * _stretched(normal, shape, width)
         return result
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """Delays of requests of equal shares (first axis), none longer than ``most``."""
+
+    each: Delay
+    most: FloatArray
+
+    def quantile(self, percentile: float) -> FloatArray:
+        """Of all requests."""
+        even = np.full((len(self.each.variance), 1, 1), 1 / len(self.each.variance))
+        return np.minimum(_weighted_quantile(self.each, even, np.asarray(percentile / 100)), self.most)
+
+
+@dataclass(frozen=True, slots=True)
 class Mixture:
-    """Delays of requests of equal shares (first axis), some of which nothing disturbs: ``calm`` with probability ``chance``
-    of each share, else ``busy``, which is longer, and never more than ``most``."""
+    """Delays of requests of equal shares, some of which nothing disturbs: ``calm`` with probability ``chance`` of each share,
+    else ``busy``, which is longer. Quantiles lie below ``most``, the longest delay of all, and below those of ``fullest``."""
 
     chance: FloatArray
     calm: Delay
     busy: Delay
     most: FloatArray
+    fullest: Shares
 
     def quantile(self, percentile: float) -> FloatArray:
-        """By halving on the distribution of those disturbed, above that of the calm ones."""
+        """Of those disturbed, above the calm ones; else of the calm ones."""
         share = percentile / 100
         chance = np.mean(self.chance, axis=0)
-        if not chance.any():
-            return np.minimum(_weighted_quantile(self.busy, np.full_like(self.chance, 1 / len(self.chance)), np.asarray(share)), self.most)
-        level = np.clip((share - chance) / np.maximum(1 - chance, TINY), 1e-4, 1 - 1e-4)
-        weight = (1 - self.chance) / np.maximum(np.sum(1 - self.chance, axis=0), TINY)
-        low = self.calm._at(inverse_normal_share(np.clip(share / np.maximum(chance, TINY), 1e-4, 1 - 1e-4)))
-        return np.where(share > chance, np.minimum(_weighted_quantile(self.busy, weight, level), self.most), np.mean(low, axis=0))
+        disturbed = 1 - self.chance
+        weight = disturbed / np.maximum(np.sum(disturbed, axis=0), TINY)
+        level = _inside((share - chance) / np.maximum(1 - chance, TINY))
+        found = np.minimum(_weighted_quantile(self.busy, weight, level), self.most)
+        low = self.calm.at_normal(inverse_normal_share(_inside(share / np.maximum(chance, TINY))))
+        return np.where(share > chance, np.minimum(found, self.fullest.quantile(percentile)), np.mean(low, axis=0))
+
+
+def _inside(share: FloatArray) -> FloatArray:
+    """A share that has a quantile."""
+    result: FloatArray = np.minimum(np.maximum(share, 1e-4), 1 - 1e-4)
+    return result
 
 
 def _weighted_quantile(each: Delay, weight: FloatArray, level: FloatArray) -> FloatArray:
