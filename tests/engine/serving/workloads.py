@@ -34,6 +34,11 @@ class Workload:
     closed: bool
     seed: int
 
+    @property
+    def users(self) -> int:
+        """Requests in flight of a closed loop."""
+        return max(int(self.load * self.places), 1)
+
     def steps(self) -> StepTimes:
         """The replica's step times."""
         longest = 4 * (self.lengths.prompt + self.lengths.answer)
