@@ -11,6 +11,10 @@ from app.engine.serving.job import FloatArray, ServingJob
 from app.engine.serving.latency import MOST_USE, Decoding, Latency, Reading, answer_gaps, context_variation, crowded_gaps, own_reading
 from app.engine.serving.queueing import TINY, Delay, Moments4, Shares, queue_wait
 
+ROUNDED = 0.95
+"""How well the running requests are known, which are found in two rounds: a turn shorter than it can be by less than that is
+no reason to lengthen the wait."""
+
 
 def closed_latency(job: ServingJob, decoding: Decoding, reading: Reading) -> Latency:
     """``decoding.running`` = N requests are in flight, n of them past their first token; k = L - 1 steps follow it.
@@ -25,11 +29,27 @@ def closed_latency(job: ServingJob, decoding: Decoding, reading: Reading) -> Lat
     step = decoding.at(1 + running * (users - 1) / users)
     seconds = reading.packed_seconds(running / mean_gaps)
     token = _first_token(decoding, reading, running, asking, step, seconds)
-    rate = users / (token.mean + mean_gaps * (step + asking * seconds[0]))
+    decoded = mean_gaps * (step + asking * seconds[0])
+    shortest, longest = _turn_bounds(decoding, reading, step, seconds[0], mean_gaps)
+    turn = np.minimum(np.maximum(token.mean + decoded, shortest * ROUNDED), longest)
+    token = token.scaled(np.maximum(turn - decoded, 0.0) / token.mean)
+    rate = users / np.maximum(turn, shortest)
     contexts = decoding.cache_slope_s**2 * context_variation(job) * running
     each = crowded_gaps(job, step, asking, seconds) + Delay(np.zeros(()), contexts, np.zeros(()))
     most = step + reading.seconds[0] / reading.chunk_moments(np.asarray(reading.budget))[0]
     return Latency(first=token, between=Shares(each, most), requests_per_s=rate, reading=rate * seconds[0])
+
+
+def _turn_bounds(
+    decoding: Decoding, reading: Reading, step_s: FloatArray, prompt_s: FloatArray, mean_gaps: float
+) -> tuple[FloatArray, FloatArray]:
+    """(shortest, longest) turn of a request. In one turn the replica reads N prompts and takes the k steps of an answer, or
+    the N K that the prompts fill, ``N b + max(k, N K) S``; and nobody waits longer than for all others, one by one."""
+    users = decoding.running
+    chunks = reading.chunk_moments(np.asarray(reading.budget))[0]
+    shortest = users * prompt_s + np.maximum(mean_gaps, users * chunks) * step_s
+    longest = users * (reading.seconds[0] + np.maximum(chunks, 1.0) * decoding.step_s) + mean_gaps * decoding.step_s
+    return shortest, np.maximum(longest + reading.before_s, shortest)
 
 
 def _running(decoding: Decoding, reading: Reading, mean_gaps: float) -> FloatArray:
@@ -39,7 +59,7 @@ def _running(decoding: Decoding, reading: Reading, mean_gaps: float) -> FloatArr
     users = decoding.running
     first = reading.seconds[0]
     chunks, squares, *_ = reading.chunk_moments(np.asarray(reading.budget))
-    most = MOST_USE * mean_gaps / chunks
+    most = reading.most_running(mean_gaps)
     full = decoding.step_s + first / chunks
     running = users
     for _ in range(2):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.engine.serving.job import FloatArray, ServingJob
-from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, Shares, gamma_strata
+from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, Shares, Waited, gamma_strata
 
 MOST_USE = 0.97
 """Load up to which the formulas of a queue are used; beyond, waiting is only bounded from below."""
@@ -63,6 +63,13 @@ class Reading:
         result: FloatArray = np.maximum(self.budget - running, self.budget * LEAST_FREE)
         return result
 
+    def most_running(self, mean_gaps: float) -> FloatArray:
+        """Requests whose answers of k steps a reader can follow with prompts, at nearly full steps: ``n K / k`` of one step's
+        budget ``C - n``."""
+        mean = self.mixed[1, 0]
+        result: FloatArray = MOST_USE * mean_gaps * self.budget / (mean + MOST_USE * mean_gaps)
+        return result
+
     def chunk_moments(self, budget: FloatArray) -> Moments4:
         """Raw moments of the steps that one prompt fills."""
         first, second, third, fourth = (self.mixed[order, 0] / budget**order for order in (1, 2, 3, 4))
@@ -101,7 +108,7 @@ class Latency:
     """first: time to the first token; between: mean time between the tokens of one request, in equal shares of the requests
     by the length of their answers on the first axis; requests_per_s; reading: share of the time spent on prompts."""
 
-    first: Delay
+    first: Delay | Waited
     between: Shares | Mixture
     requests_per_s: FloatArray
     reading: FloatArray

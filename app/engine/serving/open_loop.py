@@ -17,7 +17,7 @@ import numpy as np
 
 from app.engine.serving.job import FloatArray, ServingJob
 from app.engine.serving.latency import MOST_USE, Decoding, Latency, Reading, answer_gaps, context_variation, crowded_gaps, own_reading
-from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, Shares, gamma_overlap, gated_cycle, place_wait, queue_wait
+from app.engine.serving.queueing import TINY, Delay, Mixture, Moments4, Shares, Waited, gamma_overlap, gated_cycle, place_wait, queue_wait
 
 MOST_CALM = 0.95
 """Share of the largest chance of no delay at all that its mean and variance allow (Cauchy-Schwarz)."""
@@ -27,8 +27,11 @@ NONE = np.zeros(())
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flow:
     """The stream of requests at n running: rate, prompts' seconds, steps a prompt fills, loads, variance of n, and the mean time
-    between tokens over all steps."""
+    between tokens over all steps; seconds of a step and the part of it that does not grow with n."""
 
+    running: FloatArray
+    step_s: FloatArray
+    alone_s: FloatArray
     rate: FloatArray
     seconds: Moments4
     chunks: Moments4
@@ -75,46 +78,43 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     before = Delay(np.asarray(reading.before_s), NONE, NONE)
     fullest = crowded_gaps(job, decoding.at(places), places / mean_gaps, reading.packed_seconds(places / mean_gaps))
     between = _between(job, decoding, flow, start, fullest)
-    return Latency(first=start.token + place + before, between=between, requests_per_s=flow.rate, reading=flow.use)
+    return Latency(first=Waited(start.token + before, place), between=between, requests_per_s=flow.rate, reading=flow.use)
 
 
 def _flow(job: ServingJob, decoding: Decoding, reading: Reading, places: FloatArray) -> _Flow:
     """Rate: n tokens come in a cycle ``C = S / (1 - u)`` of a step and the prompts read with it, so that ``n = rate k C`` and
-    ``rate = n / (n b + k S)``, exact for steps linear in n. It is never more than the reader carries, ``1 / (K S + b)``.
+    ``rate = n / (n b + k S)``, exact for steps linear in n. More than the reader can follow never run.
 
     For random arrivals to steps a + s n the variance of n is ``n S / a`` (negative binomial, whatever the lengths: Cohen). Prompts
     come to the decoding in the clusters of the reading, ``I = (1 + u^2 c^2) / (1 - u)^2`` (busy periods), which raises it by
     ``1 + eta (I - 1)`` with ``eta = E[min(L1, L2)] / E[L]`` (peakedness, Eckberg), up to the ``n (M - n)`` of anything between
     0 and M (Bhatia and Davis); the two join harmonically. A request sees ``n + Var(n) / n`` others and itself.
     """
-    running, step = decoding.running, decoding.step_s
     mean_gaps, _ = answer_gaps(job)
+    running = np.minimum(decoding.running, reading.most_running(mean_gaps))
+    step = decoding.at(running)
     budget = reading.free(running)
-    chunks = reading.chunk_moments(budget)
     seconds = reading.packed_seconds(running / mean_gaps)
     rate = running / (running * seconds[0] + mean_gaps * step)
-    rate = np.minimum(rate, MOST_USE / (chunks[0] * step + seconds[0]))
     use = rate * seconds[0]
-    alone = _alone(decoding)
+    # A tangent below the steps leaves little or nothing that does not grow; a twentieth is a batch twenty times the roofline's.
+    alone = np.maximum(step - decoding.slope_s * running, step / 20)
     cluster = (1 + use**2 * (seconds[1] / seconds[0] ** 2 - 1)) / (1 - use) ** 2
     variance = running * step / alone * (1 + gamma_overlap(job.output_cv) * (cluster - 1))
     variance = 1 / (1 / variance + 1 / np.maximum(running * (places - running), TINY))
     return _Flow(
+        running=running,
+        step_s=step,
+        alone_s=alone,
         rate=rate,
         seconds=seconds,
-        chunks=chunks,
+        chunks=reading.chunk_moments(budget),
         budget=budget,
         packed=reading.packed(running / mean_gaps),
         use=use,
         variance=variance,
         gap_s=(step + decoding.slope_s * variance / running) / (1 - use),
     )
-
-
-def _alone(decoding: Decoding) -> FloatArray:
-    """The part of a step that does not grow with the requests, a; a twentieth of it where the tangent says less."""
-    result: FloatArray = np.maximum(decoding.step_s - decoding.slope_s * decoding.running, decoding.step_s / 20)
-    return result
 
 
 def _start(job: ServingJob, decoding: Decoding, reading: Reading, flow: _Flow) -> _Start:
@@ -126,7 +126,7 @@ def _start(job: ServingJob, decoding: Decoding, reading: Reading, flow: _Flow) -
     rate, use, idle = flow.rate, flow.use, flow.idle
     mean_gaps, _ = answer_gaps(job)
     present = decoding.at(rate * mean_gaps * flow.gap_s)
-    empty = np.exp(-decoding.running)
+    empty = np.exp(-flow.running)
     step = present - (present - reading.gap_s) * empty
     step_variance = decoding.slope_s**2 * flow.variance + (present - reading.gap_s) ** 2 * empty * (1 - empty)
     moving = Delay(NONE, step_variance * (1 + 0.5 / idle) ** 2, NONE)
@@ -185,12 +185,12 @@ def _between(job: ServingJob, decoding: Decoding, flow: _Flow, start: _Start, fu
     power = use**gaps
     response = (1 - power) / idle
     settling = 1 - (2 * use * response - use**2 * (1 - power * power) / (1 - use * use)) / gaps
-    lag = _alone(decoding) / ((mean_gaps + 1) * decoding.step_s)
+    lag = flow.alone_s / ((mean_gaps + 1) * flow.step_s)
     span = gaps * lag
     settled = (span + np.expm1(-span)) / span
-    contexts = decoding.cache_slope_s**2 * context_variation(job) * decoding.running
+    contexts = decoding.cache_slope_s**2 * context_variation(job) * flow.running
     swings = (slope**2 * flow.variance + contexts) / idle**2
-    together = 2 * slope * use * decoding.step_s / (lag * gaps * idle**4)
+    together = 2 * slope * use * flow.step_s / (lag * gaps * idle**4)
     within = flow.variance_rate * flow.gap_s * settling / (gaps * idle**2)
     opening = (flow.variance_rate * start.behind_s + use**2 * start.backlogged * start.token.variance) * (response / gaps) ** 2
 
@@ -201,7 +201,7 @@ def _between(job: ServingJob, decoding: Decoding, flow: _Flow, start: _Start, fu
     whole = (flow.gap_s * use + (start.behind_s - flow.gap_s) * use * response / gaps) / (1 - chance)
     mean = whole * -np.expm1(-most / whole) * (1 - chance)
     variance = 1 / (1 / (within + opening + settled * together) + 1 / (mean * (most - mean)))
-    third = rate * flow.seconds[2] * decoding.step_s / (gaps**2 * idle**4) + 3 * variance**2 / (calm.mean + mean)
+    third = rate * flow.seconds[2] * flow.step_s / (gaps**2 * idle**4) + 3 * variance**2 / (calm.mean + mean)
     read = Delay(mean, variance, np.minimum(third, variance * np.maximum(most - 2 * mean, 0.0)))
     chance = np.minimum(chance, MOST_CALM * variance / (variance + mean**2))
     return Mixture(chance, calm, calm + read.given(1 - chance), calm.mean + most, Shares(fullest, fullest.mean[0] + most))
