@@ -52,7 +52,8 @@ def sized_answer(
     else:
         assert demand.requests_per_s is not None
         share = _in_flight_at(demand.requests_per_s.mid / replicas, found, index)
-    exact = steady_state(job, platform, layout, np.array([[share]]), demand.percentile)
+    places = found.most_by_memory[index : index + 1, np.newaxis]
+    exact = steady_state(job, platform, layout, np.array([[share]]), demand.percentile, at_random=found.at_random, places=places)
     rate = float(exact.requests_per_s[0, 0]) * replicas
     if demand.requests_per_s is not None:
         rate = min(rate, demand.requests_per_s.mid)
@@ -111,9 +112,7 @@ def _in_flight_at(rate: float, found: Replica, index: int) -> float:
 
 def memory_parts(job: ServingJob, layout: ServingLayout, share: float, platform: Platform) -> dict[str, Range]:
     """Per GPU: weights, the caches in use at the asked load, peak activations and the runtime."""
-    cache = cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, layout) * max(share, 1.0) + cache_bytes_per_prefix(
-        job, layout
-    )
+    cache = cache_bytes_per_request(job, job.running_context_tokens, layout) * max(share, 1.0) + cache_bytes_per_prefix(job, layout)
     parts = {
         "weights": weight_bytes_per_gpu(job, layout) + position_table_bytes(job),
         "kv_cache": cache,
@@ -192,7 +191,7 @@ def _bottleneck(parts: dict[str, float]) -> Bottleneck:
 def bounds(job: ServingJob, platform: Platform, demand: ServingDemand, rate: float) -> tuple[int, int]:
     """(GPUs by memory alone: weights, one longest request and the caches asked for; GPUs at 100% of the roofline)."""
     single = ServingLayout(tp=np.array([[1.0]]), pp=np.array([[1.0]]))
-    per_request = float(np.ravel(cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, single))[0])
+    per_request = float(np.ravel(cache_bytes_per_request(job, job.running_context_tokens, single))[0])
     longest = float(np.ravel(cache_bytes_per_request(job, job.max_context_tokens, single))[0])
     in_flight = demand.concurrent.mid if demand.concurrent is not None else 1.0
     by_memory = (weight_bytes_total(job) + max(longest, per_request * in_flight)) / usable_bytes(platform, job.engine, job.engine_version)

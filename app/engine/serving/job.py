@@ -29,6 +29,11 @@ class ServingJob:
     kv_cache: str = "bf16"
     input_tokens: float = 1000.0
     output_tokens: float = 300.0
+    input_cv: float = 0.0
+    """Standard deviation of the lengths of prompts (log-normal) against their mean: 0 = all alike."""
+    output_cv: float = 0.0
+    """The same for answers (gamma): 1 = exponential. Production traffic: prompts log-normal with a Pareto tail, answers
+    exponential ("ServeGen", arXiv 2505.09999)."""
     shared_prefix_tokens: float = 0.0
     prefix_reuse: float = 0.0
     max_context_tokens: float = 4096.0
@@ -54,6 +59,12 @@ class ServingJob:
         (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", arXiv 2211.17192, equation 1)."""
         proposed, accepted = self.speculative_tokens, self.acceptance_rate
         return float((1 - accepted ** (proposed + 1)) / (1 - accepted))
+
+    @property
+    def running_context_tokens(self) -> float:
+        """Mean context of a request that is being answered. A moment of the load finds long answers more often, and each
+        at a random age: ``L (1 + c^2) / 2`` tokens in the mean (renewal theory)."""
+        return self.input_tokens + self.output_tokens * (1 + self.output_cv**2) / 2
 
     @property
     def bits(self) -> float:

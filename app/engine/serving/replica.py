@@ -43,6 +43,8 @@ class Replica:
     steady: Steady
     most_by_memory: NDArray[np.float64]
     """Requests whose caches fit, per layout; 0 where the model or one longest request does not fit."""
+    at_random: bool = False
+    """Requests arrive as they please; else a number of them is always in flight."""
 
 
 def resolved_precision(precision: PrecisionDemand, shape: ModelShape) -> tuple[str, str]:
@@ -103,7 +105,9 @@ def _layouts(job: ServingJob, pairs: tuple[tuple[int, int], ...]) -> ServingLayo
     return ServingLayout(tp=tp, pp=pp, attention_dp=groups)
 
 
-def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, percentile: float) -> Replica | Shortfall:
+def evaluate(
+    job: ServingJob, platform: Platform, span: Span, max_gpus: int, percentile: float, *, at_random: bool = False
+) -> Replica | Shortfall:
     """Every layout of the span with its latency over requests in flight, or why there is none."""
     gpu, shape = platform.gpu, job.shape
     if gpu.memory_gb is None or gpu.memory_bandwidth_gb_per_s is None or peak_flops(gpu, "bf16") is None:
@@ -123,7 +127,7 @@ def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, per
     layout = _layouts(job, pairs)
     pool = kv_pool_bytes(job, platform, layout)
     longest = cache_bytes_per_request(job, job.max_context_tokens, layout)
-    mean = cache_bytes_per_request(job, job.input_tokens + job.output_tokens / 2, layout)
+    mean = cache_bytes_per_request(job, job.running_context_tokens, layout)
     fits = pool >= longest
     if not fits.any():
         index = int(np.argmin(weight_bytes_per_gpu(job, layout)))
@@ -135,8 +139,9 @@ def evaluate(job: ServingJob, platform: Platform, span: Span, max_gpus: int, per
         return shortfall("memory", need, have, "GB per GPU", text)
     most = np.floor(np.maximum(pool / mean, 1.0) * layout.attention_dp)[fits[:, 0], 0]
     layout = layout.chosen(fits[:, 0])
-    steady = steady_state(job, platform, layout, IN_FLIGHT[np.newaxis, :], percentile)
-    return Replica(job=job, platform=platform, layout=layout, steady=steady, most_by_memory=most)
+    flight, places = IN_FLIGHT[np.newaxis, :], most[:, np.newaxis]
+    steady = steady_state(job, platform, layout, flight, percentile, at_random=at_random, places=places)
+    return Replica(job=job, platform=platform, layout=layout, steady=steady, most_by_memory=most, at_random=at_random)
 
 
 def shortfall(constraint: str, needed: float | None, available: float | None, unit: str, message: str) -> Shortfall:

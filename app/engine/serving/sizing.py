@@ -27,12 +27,15 @@ def size_serving(
     precision: PrecisionDemand,
     max_gpus: int,
     objective: str = "cost",
+    *,
+    offline: bool = False,
 ) -> Sized | Shortfall:
-    """Fewest GPUs (or lowest latency) of a span that carry the load at the percentile."""
+    """Fewest GPUs (or lowest latency) of a span that carry the load at the percentile. A stated rate arrives at random,
+    unless the work is all there from the start (``offline``)."""
     job = serving_job(demand, shape, precision)
     if demand.output_tokens <= 0:
         return size_embedding(demand, job, platform, span, max_gpus)
-    found = evaluate(job, platform, span, max_gpus, demand.percentile)
+    found = evaluate(job, platform, span, max_gpus, demand.percentile, at_random=demand.concurrent is None and not offline)
     if isinstance(found, Shortfall):
         return found
     steady = found.steady
@@ -147,7 +150,8 @@ def size_batch(
         images_per_request=0.0,
         image_pixels=0.0,
     )
-    sized = size_serving(online, shape, platform, span, PrecisionDemand(weights=weights, kv_cache=cache, training="auto"), max_gpus)
+    formats = PrecisionDemand(weights=weights, kv_cache=cache, training="auto")
+    sized = size_serving(online, shape, platform, span, formats, max_gpus, offline=True)
     if isinstance(sized, Shortfall) or sized.serving is None:
         if isinstance(sized, Shortfall) and sized.constraint == "gpus" and sized.nearest is not None and sized.nearest.serving is not None:
             hours = demand.deadline_h * (sized.needed or 1.0) / max(sized.nearest.gpus, 1)

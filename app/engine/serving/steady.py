@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from statistics import NormalDist
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from app.engine.platform import Platform
+from app.engine.serving.closed_loop import closed_latency
 from app.engine.serving.constants import Number, pass_constants
 from app.engine.serving.job import FloatArray, ServingJob, ServingLayout
+from app.engine.serving.latency import Decoding, Reading
 from app.engine.serving.memory import prefill_chunk
+from app.engine.serving.open_loop import open_latency
+from app.engine.serving.queueing import log_normal_nodes
 from app.engine.serving.step import PassTime, decode_step, prompt_pass
 
-TPOT_SPREAD = 0.10
-"""Relative standard deviation of the time between tokens: batch size and prompt chunks vary from step to step."""
+NO_LIMIT = 65_536.0
+"""Places of a replica on which nothing limits them."""
+SLOPE_STEP = 0.02
+"""Relative distance over which the growth of a step is taken where only one number of requests is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,8 @@ def closed_turn(
     ``(min(N, (N + packed) / 2) - 1) b``; the two limits join harmonically.
     Requests of one length that start together stay in step: a share of them, ``burst_share N^-burst_decay``, waits for
     a burst.
-    What is left of the turn after the first token is shared by the other L - 1 (Little's law holds).
+    What is left of the turn after the first token is shared by the other L - 1 (Little's law), which take a step each at
+    the least, so that a turn is never shorter than that.
     """
     turn = in_flight * busy_s + outputs * step_s + prompt_gap_s
     share = np.minimum(in_flight * busy_s / turn, 0.995)
@@ -61,8 +66,9 @@ def closed_turn(
     spread = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
     wait = spread + burst_share * np.maximum(in_flight, 1.0) ** -burst_decay * np.maximum(most - spread, 0.0)
     first = prompt_gap_s + prompt_s + step_s + wait
-    after = (turn - first) / np.maximum(np.asarray(outputs) - 1, 1.0)
-    return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=np.maximum(after, step_s), prompt_share=share)
+    gaps = np.maximum(np.asarray(outputs) - 1, 1.0)
+    turn = np.maximum(turn, first + gaps * step_s)
+    return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=(turn - first) / gaps, prompt_share=share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,29 +87,32 @@ class Steady:
     prefill_s: FloatArray
 
 
-def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_flight: FloatArray, percentile: float) -> Steady:
-    """Closed loop with N requests always in flight.
+def steady_state(
+    job: ServingJob,
+    platform: Platform,
+    layout: ServingLayout,
+    in_flight: FloatArray,
+    percentile: float,
+    *,
+    at_random: bool = False,
+    places: FloatArray | float = NO_LIMIT,
+) -> Steady:
+    """Latency at a percentile of the requests, and rate, for numbers of requests in flight.
 
+    In a closed loop N requests are always in flight; ``at_random`` they arrive as they please (Poisson) and N of them are
+    decoded together in the mean step, of at most ``places``. The laws stand in :mod:`app.engine.serving.latency`.
     Pipeline stages hold different batches: with p stages each step carries N/p sequences and p of them overlap.
-    Waiting is taken as exponential beyond its mean, so its percentile q is ``-ln(1 - q)`` times the mean.
     """
-    context = np.array(job.input_tokens + job.output_tokens / 2)
-    stages = layout.pp
-    step = decode_step(job, platform, layout, np.maximum(in_flight / stages, 1.0), context)
-    one, chunks = prompt_pass(job, platform, layout, np.full_like(in_flight[..., :1], job.computed_input_tokens))
-    prompt = one.total_s * chunks
-    busy = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / stages
-    constants = pass_constants(platform.gpu, job.engine, job.year)
-    outputs = max(job.output_tokens / job.tokens_per_pass, 1.0)
-    # People do not start together as a benchmark's requests do, so nobody waits for a burst.
-    packed = prefill_chunk(platform) / job.computed_input_tokens
-    turn = closed_turn(in_flight, outputs, step.total_s, prompt, busy, constants.prompt_gap_s, 0.0, packed)
-    tail = -math.log(max(1 - percentile / 100, 1e-6))
-    ttft = turn.first_s + turn.wait_s * (tail - 1)
-    tpot = turn.gap_s / job.tokens_per_pass * (1 + TPOT_SPREAD * normal_quantile(percentile))
-    rate = in_flight / turn.turn_s
-    shape = np.broadcast_shapes(turn.turn_s.shape, ttft.shape)
-    ttft, tpot, rate, share, flight = (np.broadcast_to(value, shape) for value in (ttft, tpot, rate, turn.prompt_share, in_flight))
+    decoding, step = _decoding(job, platform, layout, in_flight)
+    reading, prompt = _reading(job, platform, layout)
+    most = np.asarray(places, dtype=float)
+    # The laws count passes: with drafts a request takes fewer of them, and each gives several tokens.
+    passes = replace(job, output_tokens=max(job.output_tokens / job.tokens_per_pass, 1.0)) if job.output_tokens else job
+    found = open_latency(passes, decoding, reading, most) if at_random else closed_latency(passes, decoding, reading)
+    shape = step.total_s.shape
+    between = found.between.quantile(percentile) / job.tokens_per_pass
+    values = (in_flight, found.first.quantile(percentile), between, found.requests_per_s, found.reading)
+    flight, ttft, tpot, rate, share = (np.broadcast_to(value, shape) for value in values)
     return Steady(
         in_flight=flight,
         ttft_s=ttft,
@@ -115,6 +124,57 @@ def steady_state(job: ServingJob, platform: Platform, layout: ServingLayout, in_
     )
 
 
-def normal_quantile(percentile: float) -> float:
-    """Standard normal quantile of a percentile."""
-    return NormalDist().inv_cdf(min(max(percentile / 100, 0.01), 0.9999))
+def _decoding(job: ServingJob, platform: Platform, layout: ServingLayout, in_flight: FloatArray) -> tuple[Decoding, PassTime]:
+    """Steps at the numbers of requests asked for, with their growth between neighbours; and the steps by part."""
+    asked = np.asarray(in_flight, dtype=float)
+    columns = asked.shape[-1]
+    tried = asked if columns > 1 else np.concatenate([np.maximum(asked, 1.0), np.maximum(asked, 1.0) * (1 + SLOPE_STEP)], axis=-1)
+    batch = np.maximum(tried / layout.pp, 1.0)
+    whole = decode_step(job, platform, layout, batch, np.array(job.running_context_tokens))
+    apart = np.maximum(np.diff(tried, axis=-1), 1e-9)
+    slope, cache = (np.maximum(np.diff(part, axis=-1) / apart, 0.0) for part in (whole.total_s, whole.attention_s))
+    if columns > 1:
+        slope, cache = (
+            np.concatenate([part[..., :1], (part[..., :-1] + part[..., 1:]) / 2, part[..., -1:]], axis=-1) for part in (slope, cache)
+        )
+    step = PassTime(**{field.name: getattr(whole, field.name)[..., :columns] for field in fields(PassTime)})
+    # Where less than one request runs in the mean, steps still carry one or more: the tangent through one.
+    seconds = step.total_s - slope * np.maximum(1.0 - asked, 0.0)
+    return Decoding(running=asked + 0.0 * seconds, step_s=seconds, slope_s=slope, cache_slope_s=cache), step
+
+
+def _reading(job: ServingJob, platform: Platform, layout: ServingLayout) -> tuple[Reading, FloatArray]:
+    """Prompts of the job's lengths, and the seconds one of mean length takes alone."""
+    constants = pass_constants(platform.gpu, job.engine, job.year)
+    budget = prefill_chunk(platform)
+    values, weights = log_normal_nodes(job.input_cv)
+    mean = job.computed_input_tokens
+    tokens = np.maximum(mean * values, 1.0)
+    together = max(min(4 * mean, budget), mean)
+    one, chunks = prompt_pass(job, platform, layout, np.append(tokens, [mean, together]) + 0.0 * layout.tp)
+    held = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / layout.pp
+    each, single, joint = held[..., :-2], held[..., -2:-1], held[..., -1:]
+    mixed = _mixed_moments(tokens, each, weights)
+    further = np.minimum((joint - single) / max(together / mean - 1, 1e-9), single) if together > 1.5 * mean else single
+    reading = Reading(
+        mixed=mixed,
+        alone=np.asarray(layout.pp),
+        next_s=further * mixed[0, 1] / single,
+        budget=budget,
+        gap_s=one.overhead_s[..., -2:-1],
+        before_s=float(constants.prompt_gap_s),
+    )
+    return reading, one.total_s[..., -2:-1] * chunks[..., -2:-1]
+
+
+def _mixed_moments(tokens: FloatArray, seconds: FloatArray, weights: FloatArray) -> dict[tuple[int, int], FloatArray]:
+    """``E[P^i b^j]`` for i + j up to 4 over the last axis, kept as an axis of one."""
+    found = {}
+    of_tokens = weights
+    for i in range(5):
+        both = of_tokens + 0.0 * seconds
+        for j in range(5 - i):
+            found[i, j] = both if len(weights) == 1 else both.sum(axis=-1, keepdims=True)
+            both = both * seconds
+        of_tokens = of_tokens * tokens
+    return found

@@ -137,7 +137,9 @@ def pass_time(work: PassWork, rates: Rates, constants: PassConstants, *, prompt:
         "total_s": total,
     }
     shape = np.shape(total)
-    return PassTime(**{name: np.broadcast_to(np.asarray(value, dtype=float), shape) for name, value in parts.items()})
+    # Broadcasting costs more than the sums; nearly every part has the full shape already.
+    whole = {name: value if np.shape(value) == shape else np.broadcast_to(value, shape) for name, value in parts.items()}
+    return PassTime(**{name: np.asarray(value, dtype=float) for name, value in whole.items()})
 
 
 def decode_step(job: ServingJob, platform: Platform, layout: ServingLayout, batch: ArrayLike, context: ArrayLike) -> PassTime:

@@ -130,7 +130,7 @@ def _work(
         "expert_bytes": touched * counts.routed_experts * job.bits / 8 / tp,
         "expert_flop": 2 * rows * chosen / tp,
         "expert_rows": rows * max(shape.top_k, 1) / reached,
-        "expert_side": np.full_like(rows, float(shape.moe_ffn or 1)),
+        "expert_side": float(shape.moe_ffn or 1),
         "head_bytes": head * job.end_bits / 8 / layout.attention_tp,
         "head_flop": 2 * head_rows * head / layout.attention_tp,
         "cache_bytes": sequences / groups * kv_cache_bytes(shape, context, KV_BYTES[job.kv_cache]) * (layout.pp / kv_shares(job, layout)),
@@ -139,8 +139,8 @@ def _work(
         "stream_bytes": own_rows * shape.layers * 2 * (ACTIVATION_PASSES * shape.hidden + 3 * inner / tp),
         "exchange_s": exchange_s(job, platform, layout, rows),
         "hop_s": hop_s(job, platform, layout, rows),
-        "layers": np.full_like(rows, float(shape.layers)),
-        "moe_layers": np.full_like(rows, float(shape.moe_layers)),
+        "layers": float(shape.layers),
+        "moe_layers": float(shape.moe_layers),
         "parallel_layers": np.where(tp > 1, float(shape.layers), 0.0) + 0.0 * rows,
         "sequences": sequences,
     }
@@ -176,12 +176,11 @@ def exchange_s(job: ServingJob, platform: Platform, layout: ServingLayout, rows:
     if not bool(np.any(width > 1)):
         return np.zeros(np.broadcast_shapes(np.shape(rows), width.shape))
     groups = layout.attention_dp
-    inner = layout.attention_tp
-    size = rows / groups * shape.hidden * 2
-    attention = np.where(inner > 1, all_reduce_s(size, np.maximum(inner, 2), platform), 0.0)
     whole = np.where(width > 1, all_reduce_s(rows * shape.hidden * 2, np.maximum(width, 2), platform), 0.0)
     if not bool(np.any(groups > 1)):
-        return np.asarray(shape.layers * (attention + whole))
+        return np.asarray(shape.layers * 2 * whole)
+    inner = layout.attention_tp
+    attention = np.where(inner > 1, all_reduce_s(rows / groups * shape.hidden * 2, np.maximum(inner, 2), platform), 0.0)
     local = np.minimum(width, platform.gpus_per_server)
     wide = np.maximum(width, 2)
     routed = rows / width * max(shape.top_k, 1) * shape.hidden * 3
@@ -195,8 +194,10 @@ def exchange_s(job: ServingJob, platform: Platform, layout: ServingLayout, rows:
 def all_reduce_s(size: FloatArray, ranks: FloatArray, platform: Platform) -> FloatArray:
     """One all-reduce over ranks that fill servers one after the other, by the fastest kernel an engine has."""
     local = np.minimum(ranks, platform.gpus_per_server)
-    library = collective_time_s("all_reduce", size, ranks, local, platform)
     inside = ranks <= platform.gpus_per_server
+    if bool(np.all(inside)):
+        return engine_all_reduce_time_s(size, local, platform)
+    library = collective_time_s("all_reduce", size, ranks, local, platform)
     if not bool(np.any(inside)):
         return library
     return np.where(inside, np.minimum(library, engine_all_reduce_time_s(size, local, platform)), library)
