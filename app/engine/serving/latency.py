@@ -25,29 +25,29 @@ LEAST_FREE = 1 / 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Prompts of one layout, per row of layouts.
+    """Prompts of one layout, per row of layouts: lengths in ``tokens`` with ``weights`` (last axis), and for each the seconds b
+    that it holds up the others (layouts x lengths).
 
-    mixed: ``E[P^i b^j]`` by (i, j) for tokens P and seconds b that a prompt holds up the others, i + j up to 4; alone: its
-    own reading against b (stages of a pipeline work at the same time); next_s: seconds for one more prompt in the same
-    pass; budget: tokens of a step; gap_s: the overhead of a step that only reads; before_s: once per request.
+    lengths, seconds: raw moments of P and of b; alone: a prompt's own reading against b (stages of a pipeline work at the same
+    time); next_s: seconds for one more prompt in the same pass; budget: tokens of a step; gap_s: the overhead of a step that
+    only reads; before_s: once per request.
     """
 
-    mixed: dict[tuple[int, int], FloatArray]
+    tokens: FloatArray
+    weights: FloatArray
+    held_s: FloatArray
+    lengths: tuple[float, float, float, float]
+    seconds: Moments4
     alone: FloatArray
     next_s: FloatArray
     budget: float
     gap_s: FloatArray
     before_s: float
 
-    @property
-    def seconds(self) -> Moments4:
-        """Raw moments of b."""
-        return self.mixed[0, 1], self.mixed[0, 2], self.mixed[0, 3], self.mixed[0, 4]
-
     def packed(self, per_step: FloatArray) -> FloatArray:
         """Reading time of a prompt against alone, where a Poisson number of them shares a step: ``1 - e^-x`` of x steps
         pay for the first prompt."""
-        first = self.mixed[0, 1]
+        first = self.seconds[0]
         shared = -np.expm1(-per_step) / np.maximum(per_step, TINY)
         result: FloatArray = (self.next_s + (first - self.next_s) * shared) / first
         return result
@@ -63,26 +63,33 @@ class Reading:
         result: FloatArray = np.maximum(self.budget - running, self.budget * LEAST_FREE)
         return result
 
-    def most_running(self, mean_gaps: float) -> FloatArray:
+    def most_running(self, mean_gaps: float) -> float:
         """Requests whose answers of k steps a reader can follow with prompts, at nearly full steps: ``n K / k`` of one step's
         budget ``C - n``."""
-        mean = self.mixed[1, 0]
-        result: FloatArray = MOST_USE * mean_gaps * self.budget / (mean + MOST_USE * mean_gaps)
-        return result
+        return MOST_USE * mean_gaps * self.budget / (self.lengths[0] + MOST_USE * mean_gaps)
 
     def chunk_moments(self, budget: FloatArray) -> Moments4:
         """Raw moments of the steps that one prompt fills."""
-        first, second, third, fourth = (self.mixed[order, 0] / budget**order for order in (1, 2, 3, 4))
-        return first, second, third, fourth
+        share = 1 / budget
+        square = share * share
+        first, second, third, fourth = self.lengths
+        return first * share, second * square, third * square * share, fourth * square * square
+
+    def _mixed(self, tokens_power: int, power: int) -> FloatArray:
+        """``E[P^i b^j]``."""
+        if tokens_power == 0 or len(self.weights) == 1:
+            result: FloatArray = self.seconds[power - 1] * self.tokens[0] ** tokens_power
+            return result
+        return (self.held_s**power @ (self.weights * self.tokens**tokens_power))[..., np.newaxis]
 
     def service(self, step_s: FloatArray, budget: FloatArray, packed: FloatArray) -> Moments4:
         """Raw moments of the server's time for one prompt where steps are full: ``K S + b`` with K = P / budget."""
         pause = step_s / (budget * packed)
         moments = []
         for order, weights in enumerate(((1, 1), (1, 2, 1), (1, 3, 3, 1), (1, 4, 6, 4, 1)), start=1):
-            total = self.mixed[order, 0]
+            total = np.asarray(self.lengths[order - 1])
             for power, weight in enumerate(weights[1:], start=1):
-                total = total * pause + weight * self.mixed[order - power, power]
+                total = total * pause + weight * self._mixed(order - power, power)
             moments.append(total * packed**order)
         return moments[0], moments[1], moments[2], moments[3]
 

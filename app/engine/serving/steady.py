@@ -154,12 +154,19 @@ def _reading(job: ServingJob, platform: Platform, layout: ServingLayout) -> tupl
     one, chunks = prompt_pass(job, platform, layout, np.append(tokens, [mean, together]) + 0.0 * layout.tp)
     held = np.maximum(one.total_s - one.overhead_s, 0.0) * chunks / layout.pp
     each, single, joint = held[..., :-2], held[..., -2:-1], held[..., -1:]
-    mixed = _mixed_moments(tokens, each, weights)
+    powers = [each]
+    for _ in range(3):
+        powers.append(powers[-1] * each)
+    first, second, third, fourth = (power if len(weights) == 1 else (power @ weights)[..., np.newaxis] for power in powers)
     further = np.minimum((joint - single) / max(together / mean - 1, 1e-9), single) if together > 1.5 * mean else single
     reading = Reading(
-        mixed=mixed,
+        tokens=tokens,
+        weights=weights,
+        held_s=each,
+        lengths=_length_moments(tokens, weights),
+        seconds=(first, second, third, fourth),
         alone=np.asarray(layout.pp),
-        next_s=further * mixed[0, 1] / single,
+        next_s=further * first / single,
         budget=budget,
         gap_s=one.overhead_s[..., -2:-1],
         before_s=float(constants.prompt_gap_s),
@@ -167,14 +174,7 @@ def _reading(job: ServingJob, platform: Platform, layout: ServingLayout) -> tupl
     return reading, one.total_s[..., -2:-1] * chunks[..., -2:-1]
 
 
-def _mixed_moments(tokens: FloatArray, seconds: FloatArray, weights: FloatArray) -> dict[tuple[int, int], FloatArray]:
-    """``E[P^i b^j]`` for i + j up to 4 over the last axis, kept as an axis of one."""
-    found = {}
-    of_tokens = weights
-    for i in range(5):
-        both = of_tokens + 0.0 * seconds
-        for j in range(5 - i):
-            found[i, j] = both if len(weights) == 1 else both.sum(axis=-1, keepdims=True)
-            both = both * seconds
-        of_tokens = of_tokens * tokens
-    return found
+def _length_moments(tokens: FloatArray, weights: FloatArray) -> tuple[float, float, float, float]:
+    """``E[P^n]`` for n up to 4."""
+    first, second, third, fourth = (float(np.dot(weights, tokens**order)) for order in (1, 2, 3, 4))
+    return first, second, third, fourth
