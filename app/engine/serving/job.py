@@ -30,7 +30,8 @@ class ServingJob:
     input_tokens: float = 1000.0
     output_tokens: float = 300.0
     input_cv: float = 0.0
-    """Standard deviation of the lengths of prompts (log-normal) against their mean: 0 = all alike."""
+    """Standard deviation of the lengths of prompts (log-normal) against their mean; 0: all are as long as stated, which is what
+    benchmarks send and the least waiting there is."""
     output_cv: float = 0.0
     """The same for answers (gamma): 1 = exponential. Production traffic: prompts log-normal with a Pareto tail, answers
     exponential ("ServeGen", arXiv 2505.09999)."""

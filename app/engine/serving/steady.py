@@ -137,7 +137,9 @@ def _decoding(job: ServingJob, platform: Platform, layout: ServingLayout, in_fli
         slope, cache = (
             np.concatenate([part[..., :1], (part[..., :-1] + part[..., 1:]) / 2, part[..., -1:]], axis=-1) for part in (slope, cache)
         )
-    step = PassTime(**{field.name: getattr(whole, field.name)[..., :columns] for field in fields(PassTime)})
+        step = whole
+    else:
+        step = PassTime(**{field.name: getattr(whole, field.name)[..., :1] for field in fields(PassTime)})
     # Where less than one request runs in the mean, steps still carry one or more: the tangent through one.
     seconds = step.total_s - slope * np.maximum(1.0 - asked, 0.0)
     return Decoding(running=asked + 0.0 * seconds, step_s=seconds, slope_s=slope, cache_slope_s=cache), step

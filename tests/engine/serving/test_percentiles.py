@@ -17,7 +17,7 @@ from tests.engine.serving.simulator import Trace, simulate
 from tests.engine.serving.workloads import Workload, random_workload
 
 WORKLOADS = range(1000, 1030)
-"""Seeds. Of a hundred others (2000 to 2099) 95 keep the bar for both times, and none misses it by more than six points."""
+"""Seeds. Of a hundred others (2000 to 2099) 93 keep the bar for both times, and none misses it by more than six points."""
 BAR = 0.15
 REQUESTS = 6_000
 
