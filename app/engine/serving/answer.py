@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.engine.compute import peak_flops
 from app.engine.platform import Platform
 from app.engine.result import Bottleneck, CommunicationTerm, Parallel, ServingFigures, Sized, Span
-from app.engine.serving.constants import rate_spread, serving_constants, time_spread
+from app.engine.serving.constants import first_spread, rate_spread, serving_constants, time_spread
 from app.engine.serving.job import ServingJob, ServingLayout
 from app.engine.serving.memory import (
     activation_bytes,
@@ -79,7 +79,7 @@ def sized_answer(
         capacity_gb=usable_bytes(platform, job.engine, job.engine_version) / GB,
         serving=ServingFigures(
             percentile=demand.percentile,
-            ttft_ms=Range.around(ttft, *time_spread(job)),
+            ttft_ms=Range.around(ttft, *first_spread(job)),
             tpot_ms=Range.around(tpot, *time_spread(job)),
             output_tokens_per_s=Range.around(rate * job.output_tokens, *rate_spread(job)),
             input_tokens_per_s=Range.around(rate * job.input_tokens, *rate_spread(job)),
@@ -148,7 +148,20 @@ def _time_parts(
         "host": float(step.overhead_s[0, 0]),
     }
     terms = []
-    if exchange > 0:
+    groups = float(layout.attention_dp[0, 0])
+    if exchange > 0 and groups > 1:
+        size = share / float(layout.gpus[0, 0]) * max(job.shape.top_k, 1) * job.shape.hidden * 3 * job.shape.layers
+        terms.append(
+            CommunicationTerm(
+                collective="all_to_all",
+                purpose="expert parallel: tokens to their experts and back, every layer of every token",
+                level="scale_out" if across else "scale_up",
+                bytes=size,
+                time_s=exchange,
+                exposed_s=exchange,
+            )
+        )
+    elif exchange > 0:
         size = share * job.shape.hidden * 2 * 2 * job.shape.layers
         terms.append(
             CommunicationTerm(

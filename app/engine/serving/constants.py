@@ -62,6 +62,13 @@ def time_spread(job: ServingJob) -> tuple[float, float]:
     return low / wider, high * wider
 
 
+def first_spread(job: ServingJob) -> tuple[float, float]:
+    """Factors on a predicted time to first token: it holds queueing, and is known less well than the time per token."""
+    low, high = spread("ttft")
+    wider = BEYOND_FACTOR if beyond_calibrated(job.engine, job.engine_version) else 1.0
+    return low / wider, high * wider
+
+
 def rate_spread(job: ServingJob) -> tuple[float, float]:
     """Factors on a predicted rate; wider for a release nobody has measured."""
     low, high = spread("rate")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.catalog.schema import Gpu
 from app.engine.platform import Platform
 from app.engine.result import Shortfall, Span
-from app.engine.serving.constants import rate_spread, time_spread
+from app.engine.serving.constants import first_spread, rate_spread, time_spread
 from app.engine.serving.job import ServingJob
 from app.engine.serving.replica import IN_FLIGHT, evaluate
 from app.ranges import Range
@@ -95,7 +95,7 @@ def described(front: Sequence[ServingChoice], job: ServingJob) -> list[dict[str,
             "concurrency": each.in_flight,
             "output_tok_s_per_gpu": Range.around(each.tokens_per_s_per_gpu, *rate).model_dump(),
             "tok_s_per_user": Range.around(each.tokens_per_s_per_user, 1 / time[1], 1 / time[0]).model_dump(),
-            "ttft_ms": Range.around(each.ttft_s / MS, *time).model_dump(),
+            "ttft_ms": Range.around(each.ttft_s / MS, *first_spread(job)).model_dump(),
         }
         for each in front
     ]
