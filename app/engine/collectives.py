@@ -11,6 +11,8 @@ regimes); R. Thakur et al., "Optimization of Collective Communication Operations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -110,7 +112,7 @@ def _inside_server(
         volume = (local - 1) / count * size
     else:
         volume = wire_volume_factor(collective, np.where(local > 1, count, 1.0)) * size
-    rates = [_rate(regime, law.ranks_exponent, collective, local, platform) for regime in law.regimes]
+    rates = _rates(law.regimes, law.ranks_exponent, collective, local, platform)
     extra = _host_latency_s(platform)
     steps = np.maximum((2.0 if collective == "send_recv" else local) - 2.0, 0.0)
     parts = []
@@ -125,8 +127,8 @@ def _inside_server(
     return time, parts
 
 
-def _rate(regime: Regime, exponent: float, collective: Collective, local: FloatArray, platform: Platform) -> FloatArray:
-    """Bytes/s each GPU gets on the scale-up link in one regime, with ``local`` GPUs of the server taking part."""
+def _rates(regimes: Sequence[Regime], exponent: float, collective: Collective, local: FloatArray, platform: Platform) -> list[FloatArray]:
+    """Bytes/s each GPU gets on the scale-up link in each regime, with ``local`` GPUs of the server taking part."""
     link = platform.scale_up
     wire, mesh = group_wire_bytes_per_s(platform)
     pcie = link.kind.startswith("pcie")
@@ -134,21 +136,25 @@ def _rate(regime: Regime, exponent: float, collective: Collective, local: FloatA
     alone = 2.0 if pcie else float(CROWD_RANKS)
     crowd = np.full_like(local, alone) if direct else np.clip(local, 2, CROWD_RANKS)
     if pcie:
-        return _pcie_rate(regime, exponent, crowd, platform, wire)
-    rate: FloatArray = wire * regime.wire_fraction * (crowd / CROWD_RANKS) ** exponent
+        whole = _pcie_rate(exponent, crowd, platform, wire)
+        return [whole * regime.wire_fraction for regime in regimes]
+    whole = wire * (crowd / CROWD_RANKS) ** exponent
     if mesh:
         peers = 1.0 if collective == "send_recv" else np.clip(local, 2, link.domain_gpus) - 1
-        rate = rate * peers / (link.domain_gpus - 1)
+        whole = whole * peers / (link.domain_gpus - 1)
+    rates = [whole * regime.wire_fraction for regime in regimes]
     if link.bridge:
-        rate = np.where(local > link.domain_gpus, np.minimum(rate, _bridge_islands_rate(collective, local, platform)), rate)
-    return rate
+        beyond, between = local > link.domain_gpus, _bridge_islands_rate(collective, local, platform)
+        rates = [np.where(beyond, np.minimum(rate, between), rate) for rate in rates]
+    return rates
 
 
-def _pcie_rate(regime: Regime, exponent: float, crowd: FloatArray, platform: Platform, wire: float) -> FloatArray:
-    """PCIe: behind one switch the two-GPU rate holds for all; over the CPU's root ports it falls with the count."""
+def _pcie_rate(exponent: float, crowd: FloatArray, platform: Platform, wire: float) -> FloatArray:
+    """PCIe, before a regime's share: behind one switch the two-GPU rate holds for all; over the CPU's root ports it falls
+    with the count."""
     host = scale_out_constants()["pcie_host"]
     crowd = np.full_like(crowd, 2.0) if platform.scale_up.switched else crowd
-    rate: FloatArray = wire * regime.wire_fraction * (crowd / CROWD_RANKS) ** exponent
+    rate: FloatArray = wire * (crowd / CROWD_RANKS) ** exponent
     if platform.scale_up.p2p != "yes":
         age = "newer" if platform.scale_up.pcie_gen >= NEWER_PCIE_GENERATION else "older"
         power = 1.0 if platform.scale_up.p2p == "no" else 0.5
@@ -205,7 +211,7 @@ def _tree_transfer_s(size: FloatArray, local: FloatArray, platform: Platform) ->
     link = platform.scale_up
     law = scale_up_law("pcie4" if link.kind == "none" else link.kind, "all_reduce")
     volume = wire_volume_factor("all_reduce", local) * size
-    rate = _rate(law.regimes[-1], law.ranks_exponent, "all_reduce", local, platform)
+    (rate,) = _rates(law.regimes[-1:], law.ranks_exponent, "all_reduce", local, platform)
     if law.in_network is not None and link.switched:
         rate = np.where(local > 4, np.maximum(rate, link.bandwidth_bytes_per_s * law.in_network.wire_fraction), rate)
     return volume / rate
