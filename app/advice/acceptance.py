@@ -7,6 +7,7 @@ from app.engine.collectives import collective_time_s
 from app.engine.result import Sized
 from app.ranges import Range
 from app.units import GB, GBIT_PER_S
+from app.workload.demand import Demand
 
 TEST_BYTES = 2**30
 """Message of the bandwidth test, 1 GiB: far into the bandwidth regime of every link."""
@@ -15,8 +16,8 @@ EXPECTED_SPREAD = (0.85, 1.10)
 """Bus bandwidth of equal systems differs by about this much between published runs."""
 
 
-def acceptance_checks(sized: Sized) -> list[AcceptanceCheck]:
-    """Topology, link, network and engine checks that apply to the design."""
+def acceptance_checks(sized: Sized, demand: Demand) -> list[AcceptanceCheck]:
+    """Topology, link, network and engine checks that apply to the design and its load."""
     job = sized.parallel.gpus
     vendor = sized.platform.gpu.vendor
     checks = [_memory_check(sized, vendor)]
@@ -26,11 +27,16 @@ def acceptance_checks(sized: Sized) -> list[AcceptanceCheck]:
     if job > sized.platform.gpus_per_server and sized.platform.scale_out is not None:
         checks.append(_bandwidth_check(sized, job, -(-job // sized.platform.gpus_per_server)))
         checks.append(_nic_check(sized))
-    if sized.serving is not None and sized.serving.tpot_ms is not None and sized.engine:
+    load = demand.serving
+    if sized.serving is not None and sized.serving.tpot_ms is not None and sized.engine and load is not None and demand.shape is not None:
+        flight = max(round(sized.serving.concurrent_per_replica), 1)
         checks.append(
             AcceptanceCheck(
                 check="Time per output token at the sized load",
-                command=f"vllm bench serve --max-concurrency {max(round(sized.serving.concurrent_per_replica), 1)} ...",
+                command=(
+                    f"vllm bench serve --model {demand.shape.id} --dataset-name random --random-input-len {load.input_tokens:.0f} "
+                    f"--random-output-len {load.output_tokens:.0f} --max-concurrency {flight} --num-prompts {10 * flight}"
+                ),
                 expected=sized.serving.tpot_ms,
                 unit="ms",
                 if_missed="CUDA graphs off, wrong attention kernel, power cap, or a PCIe link at reduced width",

@@ -103,7 +103,7 @@ def _gpu_parts(
         "flip_conditions": flip_conditions(profile, demand, decision, catalog),
         "bounds": None if winner is None else bounds_document(winner.sized),
         "launch": [] if winner is None else launch_settings(demand, winner.sized),
-        "acceptance": [] if winner is None else acceptance_checks(winner.sized),
+        "acceptance": [] if winner is None else acceptance_checks(winner.sized, demand),
     }
 
 
@@ -152,7 +152,8 @@ def _headline(option: Option) -> Range | None:
     if sized.training is not None:
         return sized.training.tokens_per_s
     if sized.serving is not None:
-        return sized.serving.tpot_ms or sized.serving.output_tokens_per_s or sized.serving.input_tokens_per_s
+        figures = (sized.serving.tpot_ms, sized.serving.output_tokens_per_s, sized.serving.input_tokens_per_s)
+        return next((figure for figure in figures if figure is not None and figure.mid > 0), None)
     if sized.job is not None:
         return next(iter(sized.job.figures.values()), None)
     return None
@@ -161,7 +162,7 @@ def _headline(option: Option) -> Range | None:
 def _confidence(winner: Option | None, demand: Demand) -> float:
     """1 less half the relative width of the headline range, less 0.1 for an inferred model, within 0.2..0.95."""
     if winner is None:
-        return 0.5
+        return 0.2
     value = _headline(winner)
     width = (value.high - value.low) / (2 * value.mid) if value is not None and value.mid > 0 else 0.5
     inferred = 0.1 if demand.shape is not None and demand.shape.origin == "inferred" else 0.0
