@@ -17,7 +17,7 @@ from app.catalog.loader import Catalog
 from app.report.views import recommendation_view
 from app.store.actor import LOCAL_ACTOR, Actor
 from app.store.database import Store
-from app.store.repositories import NotFoundError
+from app.store.repositories import ConflictError, NotFoundError
 from app.web.catalog_tables import KINDS, table_of
 from app.web.fields import BY_PATH, QUESTIONS, SUBJECTS, WORKLOADS, fields_for
 from app.web.form import MAX_CONFIG, Filled, read_form, values_of
@@ -240,11 +240,23 @@ def save(request: Request, typed: Typed, catalog: CatalogUsed, actor: ActingUser
     document, name = filled.profile.to_json(), filled.profile.name
     if profile_id:
         expected = int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0
-        kept = store.profiles.change(actor, profile_id, expected_version=expected, name=name, customer=customer or None, document=document)
+        try:
+            kept = store.profiles.change(
+                actor, profile_id, expected_version=expected, name=name, customer=customer or None, document=document
+            )
+        except ConflictError as error:
+            held = _refused(filled, FieldError("name", OVERTAKEN.format(version=error.current), ""))
+            return _form_page(catalog, held, status=409, submitted=True, profile_id=profile_id, version=str(error.current))
     else:
         kept = store.profiles.add(actor, name=name, customer=customer or None, document=document)
     store.recommendations.add(actor, profile_id=kept.id, version=kept.version, recommendation=answer)
     return RedirectResponse(f"/recommendations/{answer.id}", status_code=303)
+
+
+OVERTAKEN = (
+    "somebody saved version {version} of this profile while you were typing. What you typed is kept below: ask again and save, "
+    "and it becomes the next version"
+)
 
 
 def _refused(filled: Filled, error: FieldError) -> Filled:

@@ -101,8 +101,12 @@ def test_from_home_to_a_saved_changed_and_rerun_profile(client):
     assert "Version 2" in page
     assert page.count('href="/recommendations/') == 3
     # The same version written twice: somebody else was first.
-    stale = client.post("/profiles", data={**form, **hidden}, follow_redirects=False)
+    stale = client.post("/profiles", data={**form, **hidden, "serving.input_tokens": "3210"}, follow_redirects=False)
     assert stale.status_code == 409
+    # Nothing typed is lost: the form comes back with it, at the version that saving again will follow.
+    kept = tree(stale)
+    assert kept.css_first('[name="serving.input_tokens"]').attributes["value"] == "3210"
+    assert kept.css_first('input[name="version"]').attributes["value"] == "2"
     assert client.post(f"{link}/archive", follow_redirects=False).status_code == 303
     assert link not in client.get("/profiles").text
 
