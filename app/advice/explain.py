@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.advice.decision import Decision, dearer_by
-from app.advice.ranking import SIMPLICITY, TIE_FRACTION, Option, score, speed_s
+from app.advice.ranking import SIMPLICITY, TIE_FRACTION, Option, place, score, speed_s
 from app.advice.recommendation import Architecture
 from app.engine.result import Sized
 from app.ranges import Range
@@ -137,8 +137,7 @@ def comparison(option: Option, winner: Option, objective: str) -> str:
     if abs(speed) >= 0.01 and (option.sized.training or option.sized.serving or option.sized.job):
         parts.append(f"{abs(speed):.0%} {'faster' if speed > 0 else 'slower'}" if speed < 10 else f"{speed + 1:.0f} times faster")
     tied = abs(score(option, objective) / score(winner, objective) - 1) <= TIE_FRACTION
-    clusters = {Architecture.ETHERNET_CLUSTER, Architecture.INFINIBAND_CLUSTER}
-    simpler = SIMPLICITY.index(winner.architecture) < SIMPLICITY.index(option.architecture) and winner.architecture not in clusters
+    simpler = place(winner.architecture) < place(option.architecture)
     return " and ".join(parts) + (" (equal within the margin of error, so the simpler design leads)" if tied and simpler else "")
 
 

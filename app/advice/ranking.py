@@ -89,13 +89,17 @@ def ranked(options: Sequence[Option], objective: str) -> list[Option]:
     return [leader, *(option for option in ordered if option is not leader)]
 
 
+def place(architecture: Architecture) -> int:
+    """How much an architecture asks of those who run it, by :data:`SIMPLICITY`. Neither network is the simpler one: RoCE wants
+    a lossless set-up, InfiniBand skills and a manager of its own."""
+    return min(SIMPLICITY.index(architecture), SIMPLICITY.index(Architecture.ETHERNET_CLUSTER))
+
+
 def _complexity(option: Option) -> float:
-    """Place in :data:`SIMPLICITY`; a network already in place is simpler to use than any that must be bought."""
-    # Neither network is the simpler one: RoCE wants a lossless set-up, InfiniBand skills and a manager of its own.
-    place = float(min(SIMPLICITY.index(option.architecture), SIMPLICITY.index(Architecture.ETHERNET_CLUSTER)))
+    """Its architecture's place; a network already in place is simpler to use than any that must be bought."""
     if option.candidate.network_exists:
-        return min(place, SIMPLICITY.index(Architecture.ETHERNET_CLUSTER) - 0.5)
-    return place
+        return min(place(option.architecture), place(Architecture.ETHERNET_CLUSTER) - 0.5)
+    return place(option.architecture)
 
 
 def _identity(option: Option) -> tuple[str, int, str, str]:

@@ -72,6 +72,11 @@ def gemm_efficiency(m: ArrayLike, n: ArrayLike, k: ArrayLike, gpu: Gpu, precisio
     return result
 
 
+def narrow_formats(gpu: Gpu) -> tuple[str, ...]:
+    """Formats below 16 bits that the GPU multiplies floats in, widest first."""
+    return tuple(name for name, rate in (("fp8", gpu.fp8_tflops), ("fp4", gpu.fp4_tflops)) if rate is not None)
+
+
 def gemm_time_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, precision: str, gpu: Gpu, *, bytes_per_weight: float = 2.0) -> FloatArray:
     """Seconds of one matrix product: arithmetic at its efficiency, or its operands over the bandwidth, whichever is longer."""
     peak = peak_flops(gpu, precision)

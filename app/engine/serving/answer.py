@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,46 +148,22 @@ def _time_parts(
         "scale_out": hop if across else 0.0,
         "host": float(step.overhead_s[0, 0]),
     }
-    terms = []
-    groups = float(layout.attention_dp[0, 0])
-    if exchange > 0 and groups > 1:
-        size = share / float(layout.gpus[0, 0]) * max(job.shape.top_k, 1) * job.shape.hidden * 3 * job.shape.layers
-        terms.append(
-            CommunicationTerm(
-                collective="all_to_all",
-                purpose="expert parallel: tokens to their experts and back, every layer of every token",
-                level="scale_out" if across else "scale_up",
-                bytes=size,
-                time_s=exchange,
-                exposed_s=exchange,
-            )
+    where: Literal["scale_up", "scale_out"] = "scale_out" if across else "scale_up"
+    hidden, layers, stages = job.shape.hidden, job.shape.layers, float(layout.pp[0, 0])
+    if float(layout.attention_dp[0, 0]) > 1:
+        inside = share / gpus * max(job.shape.top_k, 1) * hidden * 3 * layers
+        spread = _term(
+            "all_to_all", "expert parallel: tokens to their experts and back, every layer of every token", where, inside, exchange
         )
-    elif exchange > 0:
-        size = share * job.shape.hidden * 2 * 2 * job.shape.layers
-        terms.append(
-            CommunicationTerm(
-                collective="all_reduce",
-                purpose="tensor parallel: twice a layer, every token",
-                level="scale_up",
-                bytes=size,
-                time_s=exchange,
-                exposed_s=exchange,
-            )
-        )
-    if hop > 0:
-        size = share * job.shape.hidden * 2 * (float(layout.pp[0, 0]) - 1)
-        level: str = "scale_out" if across else "scale_up"
-        terms.append(
-            CommunicationTerm(
-                collective="send_recv",
-                purpose="pipeline: activations between stages",
-                level="scale_out" if level == "scale_out" else "scale_up",
-                bytes=size,
-                time_s=hop,
-                exposed_s=hop,
-            )
-        )
-    return parts, tuple(terms)
+    else:
+        spread = _term("all_reduce", "tensor parallel: twice a layer, every token", "scale_up", share * hidden * 2 * 2 * layers, exchange)
+    passed = _term("send_recv", "pipeline: activations between stages", where, share * hidden * 2 * (stages - 1), hop)
+    return parts, tuple(term for term in (spread, passed) if term.time_s > 0)
+
+
+def _term(collective: str, purpose: str, level: Literal["scale_up", "scale_out"], size: float, seconds: float) -> CommunicationTerm:
+    """A collective of a decode step, none of which is hidden."""
+    return CommunicationTerm(collective=collective, purpose=purpose, level=level, bytes=size, time_s=seconds, exposed_s=seconds)
 
 
 def _bottleneck(parts: dict[str, float]) -> Bottleneck:

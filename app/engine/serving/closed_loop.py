@@ -37,7 +37,7 @@ def closed_latency(job: ServingJob, decoding: Decoding, reading: Reading) -> Lat
     contexts = decoding.cache_slope_s**2 * context_variation(job) * running
     each = crowded_gaps(job, step, asking, seconds) + Delay(np.zeros(()), contexts, np.zeros(()))
     most = step + reading.seconds[0] / reading.chunk_moments(np.asarray(reading.budget))[0]
-    return Latency(first=token, between=Shares(each, most), requests_per_s=rate, reading=rate * seconds[0])
+    return Latency(first=token, between=Shares(each, most), requests_per_s=rate)
 
 
 def _turn_bounds(

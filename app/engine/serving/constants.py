@@ -56,22 +56,23 @@ def beyond_calibrated(engine: str, version: str) -> bool:
 
 
 def time_spread(job: ServingJob) -> tuple[float, float]:
-    """Factors on a predicted latency; wider for a release nobody has measured."""
-    low, high = spread("tpot")
-    wider = BEYOND_FACTOR if beyond_calibrated(job.engine, job.engine_version) else 1.0
-    return low / wider, high * wider
+    """Factors on a predicted time per token."""
+    return _widened("tpot", job)
 
 
 def first_spread(job: ServingJob) -> tuple[float, float]:
     """Factors on a predicted time to first token: it holds queueing, and is known less well than the time per token."""
-    low, high = spread("ttft")
-    wider = BEYOND_FACTOR if beyond_calibrated(job.engine, job.engine_version) else 1.0
-    return low / wider, high * wider
+    return _widened("ttft", job)
 
 
 def rate_spread(job: ServingJob) -> tuple[float, float]:
-    """Factors on a predicted rate; wider for a release nobody has measured."""
-    low, high = spread("rate")
+    """Factors on a predicted rate."""
+    return _widened("rate", job)
+
+
+def _widened(kind: str, job: ServingJob) -> tuple[float, float]:
+    """The fitted factors of a kind of figure; wider for a release nobody has measured."""
+    low, high = spread(kind)
     wider = BEYOND_FACTOR if beyond_calibrated(job.engine, job.engine_version) else 1.0
     return low / wider, high * wider
 

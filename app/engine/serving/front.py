@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.catalog.schema import Gpu
+from app.engine.compute import narrow_formats
+from app.engine.pareto import pareto_front
 from app.engine.platform import Platform
 from app.engine.result import Shortfall, Span
 from app.engine.serving.constants import first_spread, rate_spread, time_spread
@@ -41,10 +43,9 @@ class ServingChoice:
 
 def weights_of(gpu: Gpu, native: str) -> tuple[str, ...]:
     """The checkpoint's own format, and the narrower ones the GPU multiplies in."""
-    narrow = (("fp8", gpu.fp8_tflops), ("fp4", gpu.fp4_tflops))
     order = ("bf16", "fp8", "fp4")
     wide = order[: order.index(native) + 1] if native in order else ()
-    return (native, *(name for name, rate in narrow if rate is not None and name not in wide and native in order))
+    return (native, *(name for name in narrow_formats(gpu) if name not in wide and native in order))
 
 
 def serving_front(job: ServingJob, platform: Platform, max_gpus: int, weights: Sequence[str] = ()) -> tuple[ServingChoice, ...]:
@@ -68,10 +69,7 @@ def serving_front(job: ServingJob, platform: Platform, max_gpus: int, weights: S
         return ()
     names = np.concatenate([np.full(len(block), index) for index, (_, block) in enumerate(rows)])
     table = np.concatenate([block for _, block in rows])
-    order = np.lexsort((-table[:, 5], -table[:, 6]))
-    best = np.maximum.accumulate(table[order, 5])
-    kept = order[np.concatenate(([True], best[1:] > best[:-1]))]
-    return tuple(_choice(rows[names[index]][0], table[index]) for index in kept)
+    return tuple(_choice(rows[names[index]][0], table[index]) for index in pareto_front(-table[:, [6, 5]]))
 
 
 def _choice(weights: str, row: NDArray[np.float64]) -> ServingChoice:

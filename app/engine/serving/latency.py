@@ -113,12 +113,11 @@ class Decoding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
     """first: time to the first token; between: mean time between the tokens of one request, in equal shares of the requests
-    by the length of their answers on the first axis; requests_per_s; reading: share of the time spent on prompts."""
+    by the length of their answers on the first axis; requests_per_s."""
 
     first: Delay | Waited
     between: Shares | Mixture
     requests_per_s: FloatArray
-    reading: FloatArray
 
 
 def answer_gaps(job: ServingJob) -> tuple[float, FloatArray]:

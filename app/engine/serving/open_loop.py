@@ -78,7 +78,7 @@ def open_latency(job: ServingJob, decoding: Decoding, reading: Reading, places: 
     before = Delay(np.asarray(reading.before_s), NONE, NONE)
     fullest = crowded_gaps(job, decoding.at(places), places / mean_gaps, reading.packed_seconds(places / mean_gaps))
     between = _between(job, decoding, flow, start, fullest)
-    return Latency(first=Waited(start.token + before, place), between=between, requests_per_s=flow.rate, reading=flow.use)
+    return Latency(first=Waited(start.token + before, place), between=between, requests_per_s=flow.rate)
 
 
 def _flow(job: ServingJob, decoding: Decoding, reading: Reading, places: FloatArray) -> _Flow:

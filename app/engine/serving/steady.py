@@ -30,7 +30,6 @@ class Turn:
     first_s: FloatArray
     wait_s: FloatArray
     gap_s: FloatArray
-    prompt_share: FloatArray
 
 
 def closed_turn(
@@ -42,7 +41,6 @@ def closed_turn(
     prompt_gap_s: Number,
     burst_share: Number,
     packed: Number = 1.0,
-    burst_decay: Number = 0.0,
 ) -> Turn:
     """A closed loop of N requests, each reading its prompt and then taking L steps.
 
@@ -52,37 +50,34 @@ def closed_turn(
     and a prompt waits ``u / 2 (1 - u)`` services in the mean (M/D/1, Pollaczek-Khinchine): decoding slows down with the
     reading, which holds the queue short. It never waits longer than in a burst, for half of the passes:
     ``(min(N, (N + packed) / 2) - 1) b``; the two limits join harmonically.
-    Requests of one length that start together stay in step: a share of them, ``burst_share N^-burst_decay``, waits for
-    a burst.
+    Requests that start together may stay in step: a share of them, ``burst_share``, waits for a burst.
     What is left of the turn after the first token is shared by the other L - 1 (Little's law), which take a step each at
     the least, so that a turn is never shorter than that.
     """
     turn = in_flight * busy_s + outputs * step_s + prompt_gap_s
-    share = np.minimum(in_flight * busy_s / turn, 0.995)
     most = np.maximum(np.minimum(in_flight, (in_flight + np.maximum(packed, 1.0)) / 2) - 1, 0.0) * busy_s
     taken = np.minimum(in_flight / (np.asarray(outputs) * packed), 0.995)
     service = busy_s + step_s / np.minimum(packed, 1.0)
     open_wait = taken * service / (2 * (1 - taken))
     spread = np.where(most > 0, open_wait * most / np.maximum(open_wait + most, 1e-30), 0.0)
-    wait = spread + burst_share * np.maximum(in_flight, 1.0) ** -burst_decay * np.maximum(most - spread, 0.0)
+    wait = spread + burst_share * np.maximum(most - spread, 0.0)
     first = prompt_gap_s + prompt_s + step_s + wait
     gaps = np.maximum(np.asarray(outputs) - 1, 1.0)
     turn = np.maximum(turn, first + gaps * step_s)
-    return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=(turn - first) / gaps, prompt_share=share)
+    return Turn(turn_s=turn, first_s=first, wait_s=wait, gap_s=(turn - first) / gaps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
     """One replica at ``in_flight`` requests, arrays over layouts x in_flight. Times in seconds at the percentile asked.
 
-    prefill_share: share of the replica's time spent on prompts. prefill_s: a prompt read alone.
+    prefill_s: a prompt read alone.
     """
 
     in_flight: FloatArray
     ttft_s: FloatArray
     tpot_s: FloatArray
     requests_per_s: FloatArray
-    prefill_share: FloatArray
     step: PassTime
     prefill_s: FloatArray
 
@@ -111,14 +106,13 @@ def steady_state(
     found = open_latency(passes, decoding, reading, most) if at_random else closed_latency(passes, decoding, reading)
     shape = step.total_s.shape
     between = found.between.quantile(percentile) / job.tokens_per_pass
-    values = (in_flight, found.first.quantile(percentile), between, found.requests_per_s, found.reading)
-    flight, ttft, tpot, rate, share = (np.broadcast_to(value, shape) for value in values)
+    values = (in_flight, found.first.quantile(percentile), between, found.requests_per_s)
+    flight, ttft, tpot, rate = (np.broadcast_to(value, shape) for value in values)
     return Steady(
         in_flight=flight,
         ttft_s=ttft,
         tpot_s=tpot,
         requests_per_s=rate,
-        prefill_share=share,
         step=step,
         prefill_s=np.broadcast_to(prompt, shape),
     )

@@ -30,9 +30,8 @@ class PassWork:
     dense_*, expert_*: matrix products outside and inside routed experts, with the rows each product sees and the
     narrowest side it has on one GPU; head_*: the output head; cache_bytes: KV and state read once; sharing: query heads
     that share a cached one; attention_flop: scores and values; stream_bytes: activations outside products; exchange_s:
-    collectives inside the layers;
-    hop_s: between stages; layers, moe_layers, parallel_layers (split over GPUs), sequences: what launches and scheduling
-    are counted by.
+    collectives inside the layers; hop_s: between stages; layers, moe_layers, parallel_layers (split over GPUs), sequences:
+    what launches and scheduling are counted by.
     """
 
     dense_bytes: FloatArray

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.catalog.schema import Gpu
+from app.engine.compute import narrow_formats
+from app.engine.pareto import pareto_front
 from app.engine.platform import Platform
 from app.engine.training.job import OFFLOAD, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.layouts import Choices, joined, legal_layouts
@@ -88,8 +90,7 @@ class TrainingSearch:
 
 def precisions_of(gpu: Gpu) -> tuple[str, ...]:
     """16 bits, and the narrower formats the GPU has arithmetic for."""
-    narrow = (("fp8", gpu.fp8_tflops), ("fp4", gpu.fp4_tflops))
-    return ("bf16", *(name for name, rate in narrow if rate is not None))
+    return ("bf16", *narrow_formats(gpu))
 
 
 def refused(job: TrainingJob, platform: Platform, layout: TrainingLayout) -> Refused:
@@ -145,17 +146,6 @@ def _front(found: Sequence[tuple[str, Searched]]) -> tuple[Choice, ...]:
         precision, each = found[owner]
         chosen.append(Choice(precision=precision, found=each.at(int(index - offsets[owner]))))
     return tuple(chosen)
-
-
-def pareto_front(points: NDArray[np.float64]) -> list[int]:
-    """Rows of ``points`` that no other row equals or betters in every column, smaller being better, in the order of the columns."""
-    left = np.lexsort(points.T[::-1])
-    front: list[int] = []
-    while left.size:
-        # The first in order cannot be beaten by a later one.
-        front.append(int(left[0]))
-        left = left[~(points[left] >= points[left[0]]).all(axis=1)]
-    return front
 
 
 def described(layout: TrainingLayout) -> dict[str, Any]:

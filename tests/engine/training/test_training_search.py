@@ -10,9 +10,10 @@ import pytest
 from app.catalog.loader import load_catalog
 from app.catalog.model_shape import ModelShape
 from app.engine.links import recommended_network
+from app.engine.pareto import pareto_front
 from app.engine.platform import Platform, ScaleOut, platform_of
 from app.engine.result import Shortfall, Sized, Span
-from app.engine.training.front import EVERYTHING, pareto_front, precisions_of, search_training
+from app.engine.training.front import EVERYTHING, precisions_of, search_training
 from app.engine.training.job import OFFLOAD, RECOMPUTE, SHARDING, TrainingJob, TrainingLayout
 from app.engine.training.layouts import first_that_fits, legal_layouts
 from app.engine.training.memory import training_memory_bytes
